@@ -48,7 +48,7 @@ from testbed.scenario.workload import Workload
 from testbed.studies import Study, load_study, read_study
 from testbed.studies.sweep import Swept
 from testbed.studies.sweep import sweep as carry_out_study
-from testbed.telemetry.files import replacing
+from testbed.telemetry.files import replacing, writing
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, list_runs
 from testbed.telemetry.sink import Sink
@@ -244,6 +244,7 @@ def write_metrics(
     Raises:
         ScenarioError: ``out`` exists, or its parent folder does not; ``at`` is not a time.
         TestbedError: a run has not ended, or is damaged.
+        HostError: ``out`` cannot be written.
     """
     end = _end(at)
     check_new("--out", out, force=force)
@@ -256,7 +257,7 @@ def write_metrics(
                 f"them, wait until it has ended: testbed wait {one.name}",
             )
     replays = [Replay(one, read_plan(one.folder), per_worker=per_worker) for one in found]
-    with replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
+    with writing(out), replacing(out) as fresh, fresh.open("w", encoding="utf-8") as file:
         return write_openmetrics(file, replays, end=end)
 
 

@@ -44,7 +44,7 @@ def command(
     """
     from testbed.run.calibrate import calibrate, cpu_name, usable_cpus
     from testbed.scenario.dump import dump_data
-    from testbed.telemetry.files import moment, write_atomically
+    from testbed.telemetry.files import moment, write_atomically, writing
     from testbed.telemetry.wall import WALL
 
     if out is not None and out.exists() and not force:
@@ -56,7 +56,8 @@ def command(
     if out is None:
         click.echo(text, nl=False)
         return
-    write_atomically(out, text)
+    with writing(out):
+        write_atomically(out, text)
     measured, predicted = found.step_seconds * 1e3, found.predicted(subject.batch) * 1e3
     click.echo(f"measured {measured:.4g} ms a step; the profile gives {predicted:.4g} ms")
     click.echo(f"wrote {out}: speed: {{profile: {_as_file(out)}}}")

@@ -163,7 +163,8 @@ def _of_file(file: Path, asked: Sequence[Override]) -> Iterator[AlgorithmConfig]
     if not names:
         raise code.error(
             "no subclass of AlgorithmConfig",
-            "a subclass of AlgorithmConfig, in addition to the worker and server sides",
+            "a subclass of AlgorithmConfig, in addition to the worker and server sides; a model, "
+            "data set or metric is checked by the scenario that names it: testbed check FILE.yaml",
         )
     for name in names:
         yield open_config(UserCode(file, name, ""), options)

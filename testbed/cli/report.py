@@ -57,9 +57,11 @@ class Wanted:
         """Create the requested output, and print its paths."""
         if self.html is not None:
             from testbed.reports.page import render
-            from testbed.telemetry.files import write_atomically
+            from testbed.telemetry.files import write_atomically, writing
 
-            write_atomically(self.html, render(page()))
+            content = render(page())
+            with writing(self.html):
+                write_atomically(self.html, content)
             click.echo(f"wrote {self.html}", err=True)
         if self.figures is not None:
             from testbed.reports.figures import write_figures

@@ -49,7 +49,7 @@ def convert(
     """Convert FILE to the CSV that scenarios read; without --from, its format is recognised."""
     from testbed.errors import Problem, ScenarioError
     from testbed.scenario import conversion
-    from testbed.telemetry.files import write_atomically
+    from testbed.telemetry.files import write_atomically, writing
     from testbed.values.recordings import Reading
     from testbed.values.traces import InvalidLine
 
@@ -69,5 +69,6 @@ def convert(
         raise ScenarioError([problem]) from None
     except OSError as error:
         raise click.UsageError(f"{file}: {error.strerror}.") from None
-    write_atomically(out, text)
+    with writing(out):
+        write_atomically(out, text)
     click.echo(f"wrote {out}: {text.count(chr(10)) - 2:,} rows")

@@ -293,6 +293,8 @@ def _labels(
     for label in (labels.min(), labels.max()):
         if not 0 <= label < MOST_CLASSES:
             expected = f"labels from 0 to {MOST_CLASSES - 1:,}"
+            if label < 0:
+                expected += "; a negative one may come from a missing value (NaN) made an integer"
             raise code.error(f"label {label} in {which}_labels", expected)
     return np.ascontiguousarray(labels, np.int64)
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, TestbedError
 from testbed.models.base import BoundModel, Evaluation, ImageShape, Network
 from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
@@ -140,7 +140,8 @@ class SavedModel:
             which: which of its models.
 
         Raises:
-            TestbedError: the file does not exist or is damaged.
+            TestbedError: the file does not exist.
+            DataError: it is damaged.
         """
         path = _file(folder, which)
         metadata, _ = _read(path)
@@ -159,7 +160,7 @@ class SavedModel:
         """Load the model into its network.
 
         Raises:
-            TestbedError: the file is damaged, or holds another network's tensors.
+            DataError: the file is damaged, or holds another network's tensors.
         """
         layout = network.layout
         parameters = np.empty(layout.size, np.float32)
@@ -217,5 +218,5 @@ def _read(path: Path) -> tuple[Mapping[str, str], Mapping[str, NDArray[Any]]]:
     return header.get("__metadata__", {}), tensors
 
 
-def _damaged(path: Path, what: str) -> TestbedError:
-    return TestbedError(f"{path}: not the model of a run: {what}.", hint="The file is damaged.")
+def _damaged(path: Path, what: str) -> DataError:
+    return DataError(f"{path}: not the model of a run: {what}.", hint="The file is damaged.")

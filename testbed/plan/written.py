@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, TestbedError
 from testbed.runtimes import RUNTIME
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import THIS_HOST, Plan
@@ -38,7 +38,8 @@ def read_plan(folder: RunFolder) -> Plan:
     scenario, as it was then.
 
     Raises:
-        TestbedError: ``plan.json`` cannot be read, or a newer testbed wrote it.
+        DataError: ``plan.json`` is damaged.
+        TestbedError: a newer testbed wrote it.
         ScenarioError: there is none, and no scenario to derive it from.
     """
     try:
@@ -112,8 +113,8 @@ def _read(path: Path) -> dict[str, Any]:
     return content
 
 
-def _damaged(path: Path, what: str) -> TestbedError:
-    return TestbedError(
+def _damaged(path: Path, what: str) -> DataError:
+    return DataError(
         f"{path}: not a valid plan: {what}.",
         hint="Delete it: the plan is then computed from scenario.yaml in the same folder.",
     )

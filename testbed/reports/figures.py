@@ -15,7 +15,7 @@ from testbed.reports.charts import COLOURS, Chart, Series, vertical
 from testbed.reports.measures import WINDOW, moving_average
 from testbed.reports.record import metric_columns
 from testbed.reports.table import describe_algorithm, describe_think
-from testbed.telemetry.files import write_atomically
+from testbed.telemetry.files import write_atomically, writing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -96,12 +96,15 @@ def write_figures(charts: Sequence[Chart], folder: Path) -> list[Path]:
     """Draw charts for print into a folder and create it, one column of a two-column paper wide.
 
     They have no title, which belongs in the paper's caption.
+
+    Raises:
+        HostError: they cannot be written there.
     """
     from matplotlib import rc_context
 
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
-    with rc_context(PRINT):  # restores the caller's settings on exit
+    with writing(folder), rc_context(PRINT):  # restores the caller's settings on exit
+        folder.mkdir(parents=True, exist_ok=True)
         for chart in charts:
             figure = draw([chart])
             for kind in KINDS:

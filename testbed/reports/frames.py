@@ -57,8 +57,8 @@ class Run(RunRecord):
         runs: folder in which a name is looked up first.
 
     Raises:
-        RunNotFound: there is no such run.
-        TestbedError: damaged, written by a newer version of testbed, or the name is ambiguous.
+        RunNotFound: there is no such run, or several elsewhere.
+        TestbedError: damaged, or written by a newer version of testbed.
     """
 
     def summarise(self) -> Mapping[str, Any]:

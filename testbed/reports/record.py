@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.reports.verdict import Verdict
 from testbed.telemetry.entry import METRIC, Entry
 from testbed.telemetry.events import read_events
@@ -139,10 +139,12 @@ class RunRecord(RecordedRun):
     def scenario(self) -> Scenario:
         """The resolved scenario."""
         from testbed.scenario.load import load_text
+        from testbed.scenario.run_file import of_run
         from testbed.scenario.source import read_text
 
         path = self.folder.scenario
-        return load_text(read_text(path), file=str(path))
+        with of_run(path):
+            return load_text(read_text(path), file=str(path))
 
     @cached_property
     def devices(self) -> pd.DataFrame:
@@ -253,7 +255,7 @@ def _table(
                     raise ValueError(f"it has no column {name}")
                 table[name] = pd.Series(column.default, table.index, dtype=column.type)
     except ValueError as error:
-        raise TestbedError(
+        raise DataError(
             f"{path}: unexpected table: {error}.",
             hint="The file is damaged; docs/run-folder.md lists its columns.",
         ) from error

@@ -88,7 +88,7 @@ def _clock(measured: Measurements) -> Iterator[str]:
 
 
 def _end(measured: Measurements) -> Iterator[str]:
-    why = f": {measured.reason}" if measured.reason else ""
+    why = f": {measured.reason.rstrip('.')}" if measured.reason else ""
     if measured.state in ("failed", "interrupted"):
         how = "failed" if measured.state == "failed" else "was interrupted"
         yield f"The run {how}{why}. Fix the cause, and run the scenario again."

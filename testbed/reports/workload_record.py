@@ -25,8 +25,10 @@ class WorkloadRecord(RecordedRun):
     def scenario(self) -> Workload:
         """The resolved scenario."""
         from testbed.scenario.load_workload import load_workload
+        from testbed.scenario.run_file import of_run
 
-        return load_workload(self.folder.scenario)
+        with of_run(self.folder.scenario):
+            return load_workload(self.folder.scenario)
 
     @cached_property
     def nodes(self) -> pd.DataFrame:

@@ -224,10 +224,13 @@ def _planned(folder: RunFolder) -> tuple[Timeline, Sequence[AnyFault]]:
     from testbed.scenario import load
     from testbed.scenario.experiment import timeline_of
     from testbed.scenario.load_workload import is_workload_file, load_workload
+    from testbed.scenario.run_file import of_run
     from testbed.scenario.workload_names import workload_timeline
 
     if is_workload_file(folder.scenario):
-        workload = load_workload(folder.scenario)
+        with of_run(folder.scenario):
+            workload = load_workload(folder.scenario)
         return workload_timeline(workload), workload.faults
-    scenario = load(folder.scenario, custom_files=folder.custom)
+    with of_run(folder.scenario):
+        scenario = load(folder.scenario, custom_files=folder.custom)
     return timeline_of(scenario, folder.path), scenario.faults

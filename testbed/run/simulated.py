@@ -27,6 +27,7 @@ from testbed.runtimes.agent.logs import Log
 from testbed.scenario import Scenario, load
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import own_files
+from testbed.scenario.run_file import of_run
 from testbed.simulation.actors import joined
 from testbed.simulation.checkpoint import Checkpoint
 from testbed.simulation.event_queue import EventQueue
@@ -150,7 +151,8 @@ def resumable(folder: RunFolder) -> Scenario:
         TestbedError: it cannot continue; says why, and what to do.
     """
     state, name = folder.state().state, folder.name
-    scenario = load(folder.scenario, custom_files=folder.custom)
+    with of_run(folder.scenario):
+        scenario = load(folder.scenario, custom_files=folder.custom)
     if state == "finished":
         raise NodeError(f"{name} has finished: there is nothing to resume.")
     if not scenario.simulated:

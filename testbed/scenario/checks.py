@@ -10,6 +10,7 @@ from typing import Any
 from testbed.algorithms import Adsp, ScaDles
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.datasets import CustomDataset
 from testbed.datasets.streams import Each, Steady, Traced
 from testbed.errors import ScenarioError
 from testbed.faults.base import TimedFault
@@ -239,7 +240,15 @@ def check_model_targets(
     targets = targets or predicts
     if predicts is not None and targets != predicts:
         found = f"{name}, which predicts {predicts}"
-        yield ("model",), found, f"a model that predicts {targets}, the targets of {dataset}"
+        expected = f"a model that predicts {targets}"
+        if isinstance(own := scenario.dataset, CustomDataset) and targets == "numbers":
+            found = f"labels of {own.class_name} that are floats, which are numbers to predict"
+            expected = (
+                f"integers such as y.astype(int), as {name} predicts {predicts}; or {expected}"
+            )
+            yield ("dataset",), found, expected
+        else:
+            yield ("model",), found, f"{expected}, the targets of {dataset}"
     elif None not in (inputs, model.reads) and inputs != model.reads:
         found = f"{name}, which reads {model.reads}"
         yield ("model",), found, f"a model that reads {inputs}, the samples of {dataset}"

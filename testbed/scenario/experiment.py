@@ -41,6 +41,7 @@ from testbed.scenario.links import feeders, restarts_feeders
 from testbed.scenario.load import load
 from testbed.scenario.metrics import clients_by, fault_metrics
 from testbed.scenario.own_code import own_files
+from testbed.scenario.run_file import of_run
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
 from testbed.scenario.traces import arrivals, own_copy
@@ -376,10 +377,12 @@ def load_model(folder: Path, which: Which = "best") -> LoadedModel:
         which: ``best`` of all evaluations during training, or ``final``.
 
     Raises:
-        TestbedError: the model does not exist or is damaged.
+        TestbedError: the model does not exist.
+        DataError: it is damaged, or the scenario in the run's folder.
         ScenarioError: the user's own model file in the run's folder is invalid.
     """
     saved = SavedModel.open(folder / "model", which)
-    scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
+    with of_run(folder / "scenario.yaml"):
+        scenario = load(folder / "scenario.yaml", custom_files=folder / "custom")
     network = scenario.model.build(saved.image_shape, saved.classes, folder=folder)
     return saved.load(network)

@@ -22,6 +22,7 @@ from testbed.scenario.load_flower import with_flower
 from testbed.scenario.override import Override
 from testbed.scenario.parse import MOST_PROBLEMS, parse_document
 from testbed.scenario.problems import explain
+from testbed.scenario.run_file import of_run
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import display_name, find_scenario, read_text
@@ -83,8 +84,13 @@ def load_workload(path: Path) -> Workload:
 
 
 def is_workload_file(path: Path) -> bool:
-    """Return whether a scenario file describes a workload; False if there is no such file."""
-    return path.is_file() and is_workload(parse_document(read_text(path), display_name(path)))
+    """Return whether the scenario in a run's folder describes a workload; False if there is none.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    with of_run(path):
+        return path.is_file() and is_workload(parse_document(read_text(path), display_name(path)))
 
 
 def load_workload_document(document: Document, *, locate: Callable[[str], Path] | None) -> Workload:

@@ -185,11 +185,12 @@ def check_text(code: UserCode, document: Document, path: Keys) -> Iterator[Probl
             found = f"an import of {module}, which is not installed"
             expected = "an installed package: the file cannot import other files next to it"
             yield Problem(str(code.path), line, code.path_in_scenario, found, expected)
-    names = _defined(code.path)
-    if code.name not in names and not _defines_dynamically(tree):
+    names, imported = _names(code.path)
+    if code.name not in names | imported and not _defines_dynamically(tree):
         listed = ", ".join(sorted(names)[:10]) or "nothing"
         found = f"no {code.name} in {code.path.name}, which defines {listed}"
-        yield problem_at(document, path, found=found, expected="a class or function of that file")
+        hint = nearest(code.name, sorted(names | imported))
+        yield problem_at(document, path, found, "a class or function of that file", hint)
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -216,9 +217,11 @@ def _defines_dynamically(tree: ast.Module) -> bool:
     return False
 
 
-def _defined(file: Path) -> set[str]:
+def _names(file: Path) -> tuple[set[str], set[str]]:
+    """Return the top-level names that a file defines, and those that it only imports."""
     symbols = symtable.symtable(decode_source(file.read_bytes()), str(file), "exec").get_symbols()
-    return {one.get_name() for one in symbols if one.is_assigned() or one.is_imported()}
+    defined = {one.get_name() for one in symbols if one.is_assigned()}
+    return defined, {one.get_name() for one in symbols if one.is_imported()} - defined
 
 
 ALGORITHM: Keys = ("algorithm",)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError
 from testbed.telemetry.entry import FROM_PS, NAMES, Entry, check_from_ps
 from testbed.telemetry.event import Event
 from testbed.telemetry.files import LineReader
@@ -81,7 +81,7 @@ class EventReader:
         """Return the new entries, without an incomplete last line.
 
         Raises:
-            TestbedError: a line is damaged; names it.
+            DataError: a line is damaged; names it.
             SpoiledError: a node wrote something that is not its record; names both.
         """
         return [self._parse(line) for line in self._lines.read()]
@@ -98,7 +98,7 @@ class EventReader:
             if node:
                 what = f"{line[:60]!r} in line {self._number}, {error}"
                 raise SpoiledError(self._lines.path, node, what) from None
-            raise TestbedError(
+            raise DataError(
                 f"{self._lines.path}:{self._number}: found {line[:60]!r}, {error}.",
                 hint="The file is damaged; remove this line to read the rest.",
             ) from None

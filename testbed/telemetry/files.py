@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, HostError
 from testbed.telemetry.ps_events import Evaluated
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted, read_on
 
@@ -25,6 +26,10 @@ LONGEST_LINE = 2**18
 
 LARGEST_STATE = 2**24
 """Maximum bytes of a JSON file in a run folder, which may belong to another user."""
+
+
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+OF_DISK = (*NO_SPACE, errno.EROFS, errno.EIO)
 
 
 def moment(seconds: float) -> str:
@@ -87,7 +92,8 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
     A file that is not ``lasting`` may be lost on power failure; waiting for a disk takes 5 ms.
 
     Yields the path to write the new content to. It is deleted on failure: on a full disk it would
-    take the space needed to record how the run ended.
+    take the space needed to record how the run ended. An error of the system names ``path``, not
+    the temporary file.
     """
     fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -96,8 +102,13 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
             with fresh.open("rb") as file:
                 os.fsync(file.fileno())
         fresh.rename(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and (
+            error.filename == str(fresh) or (error.filename is None and error.errno in OF_DISK)
+        ):
+            error.filename = str(path)
+        with suppress(OSError):
+            fresh.unlink()
         raise
     if not lasting:
         return
@@ -114,20 +125,40 @@ def write_atomically(path: Path, content: str | bytes, *, lasting: bool = True) 
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report that the user's output cannot be written; other files' errors pass unchanged.
+
+    Args:
+        path: the file or folder that the user asked for.
+
+    Raises:
+        HostError: the system refuses to write it; names the path and the reason.
+    """
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error.filename, str) and not Path(error.filename).is_relative_to(path):
+            raise
+        hint = "Free disk space, or choose" if error.errno in NO_SPACE else "Choose"
+        message = f"{path}: it cannot be written: {error.strerror or error}."
+        raise HostError(message, hint=f"{hint} another path.") from None
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Read the object in a JSON file; None if the file does not exist.
 
     Raises:
-        TestbedError: the file holds something else.
+        DataError: the file holds something else.
     """
     try:
         content = json.loads(_read_state(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError) as error:
-        raise TestbedError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
+        raise DataError(f"{path}: not JSON ({error}).", hint="The file is damaged.") from None
     if not isinstance(content, dict):
-        raise TestbedError(f"{path}: not a JSON object.", hint="The file is damaged.")
+        raise DataError(f"{path}: not a JSON object.", hint="The file is damaged.")
     return content
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
-from testbed.errors import HostError, Problem, RunNotFound, ScenarioError, TestbedError
+from testbed.errors import DataError, HostError, Problem, RunNotFound, ScenarioError, TestbedError
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.files import moment, read_json, write_atomically
 
@@ -147,9 +147,7 @@ class RunFolder:
         try:
             folder.path.mkdir(parents=True)
         except FileExistsError:
-            hint = f"Choose another name, or remove {folder.path}."
-            problem = Problem("--name", 0, "", name, "a name that no run uses", hint)
-            raise ScenarioError([problem]) from None
+            raise ScenarioError([folder._name_in_use()]) from None
         except OSError as error:
             message = f"{folder.path}: the run folder cannot be created: {error.strerror}."
             raise HostError(message, hint="Choose another folder with --runs.") from None
@@ -173,7 +171,8 @@ class RunFolder:
 
         Raises:
             RunNotFound: ``path`` is not a run folder.
-            TestbedError: it is damaged, or written by a newer testbed.
+            DataError: it is damaged.
+            TestbedError: it was written by a newer testbed.
         """
         folder = cls(path.absolute())
         folder.state()
@@ -218,7 +217,8 @@ class RunFolder:
 
         Raises:
             RunNotFound: there is no ``run.json``.
-            TestbedError: it cannot be read, or was written by a newer testbed.
+            DataError: it is damaged.
+            TestbedError: it was written by a newer testbed.
             HostError: it belongs to another user and is not readable for others.
         """
         try:
@@ -241,7 +241,7 @@ class RunFolder:
             classes = tuple(content["classes"])
             return RunState(**{name: content[name] for name in known} | {"classes": classes})
         except (TypeError, KeyError) as error:
-            raise TestbedError(
+            raise DataError(
                 f"{self.run_file}: not the record of a run ({error}).",
                 hint="The file was edited, or has another origin.",
             ) from None
@@ -325,6 +325,15 @@ class RunFolder:
             f"{self.path} is not yours: the run belongs to user {found.st_uid}.",
             hint="Ask that user, or run the command as root.",
         )
+
+    def _name_in_use(self) -> Problem:
+        hint = f"Choose another name, or remove {self.path}."
+        if self.path.is_dir() and self.alive():
+            hint = (
+                f"That run is active: choose another name, or stop it with "
+                f"`testbed down {self.path}` before you remove its folder."
+            )
+        return Problem("--name", 0, "", self.name, "a name that no run uses", hint)
 
     def _write(self, state: RunState) -> None:
         write_atomically(self.run_file, json.dumps(asdict(state), indent=2) + "\n")

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from testbed.telemetry.files import write_atomically
+from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import FORMAT, RunFolder
 from testbed.telemetry.wall import ClockOffset
 
@@ -195,10 +195,7 @@ def write_environment(
 
 def recorded_images(folder: RunFolder) -> Mapping[str, str]:
     """Return the IDs of a run's images by kind, as ``environment.json`` has them; else none."""
-    try:
-        content = json.loads(folder.environment.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
+    content = read_json(folder.environment) or {}
     images: Mapping[str, str] = content.get("images", {})
     return images
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from testbed.errors import DataError
 from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line, evaluation_row
@@ -49,6 +50,24 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
             updates=_recover_updates(folder),
             evaluations=_recover_evaluations(folder, time_scale=time_scale),
             events=_recover_events(folder),
+        )
+
+
+def check_evaluations(folder: RunFolder, entries: Sequence[Entry]) -> None:
+    """Check that ``evaluations.csv`` of an ended run has all evaluations of its events.
+
+    A run that was cut short may have stopped between an event and its row.
+
+    Raises:
+        DataError: rows are missing.
+    """
+    rows = _count_rows(folder.evaluations)
+    expected = len(_standing(entries))
+    if rows < expected - (folder.state().state != "finished"):
+        raise DataError(
+            f"{folder.evaluations}: found {rows} evaluations, expected {expected}, as in "
+            f"{folder.events.name}.",
+            hint="The file is damaged: restore it. Nothing was computed from it.",
         )
 
 
@@ -119,12 +138,17 @@ def _sound_parts(folder: Path) -> tuple[list[Rows], DamagedPartError | None]:
 
 def _recover_evaluations(folder: RunFolder, *, time_scale: float) -> int:
     drop_torn_line(folder.evaluations)
-    rows = max(0, len(LineReader(folder.evaluations).read()) - 1)
+    rows = _count_rows(folder.evaluations)
     missing = _standing(follow_ps_events(folder.ps_events).read())[rows:]
     with closing(CsvTable(folder.evaluations)) as table:
         for event in missing:
             table.append(evaluation_row(event, time_scale=time_scale))
     return len(missing)
+
+
+def _count_rows(table: Path) -> int:
+    """Count the complete lines of a CSV file after its header; 0 if there is no file."""
+    return max(0, len(LineReader(table).read()) - 1)
 
 
 def _standing(entries: Sequence[Entry]) -> list[Evaluated]:

@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed.errors import HostError, RunNotFound, TestbedError
+from testbed.errors import HostError, RunNotFound
 from testbed.telemetry.folder import RunFolder
 
 
@@ -102,20 +102,23 @@ def list_runs(runs: Path, registry: Registry) -> list[Path]:
 def find_run(text: str, *, runs: Path, registry: Registry) -> RunFolder:
     """Find a run by its name, or by the path of its folder.
 
+    Of several runs with that name, the one directly in ``runs`` is meant: guides that are followed
+    in folders of their own use the same names.
+
     Raises:
-        RunNotFound: no such run exists; names the nearest.
-        TestbedError: several runs have that name.
+        RunNotFound: no such run exists, and it names the nearest; or several in other folders do.
     """
     if os.sep in text or text in (".", ".."):
         return RunFolder.open(Path(text))
     known = list_runs(runs, registry)
     matches = [path for path in known if path.name == text]
-    if len(matches) == 1:
-        return RunFolder.open(matches[0])
+    here = [path for path in matches if path.parent == runs.absolute()]
+    if len(here or matches) == 1:
+        return RunFolder.open((here or matches)[0])
     if matches:
         where = " and ".join(str(path) for path in matches)
-        raise TestbedError(
-            f"There are {len(matches)} runs named {text}: {where}.",
+        raise RunNotFound(
+            f"There is no run named {text} in {runs}, and {len(matches)} elsewhere: {where}.",
             hint="Give the path of one of them.",
         )
     if _is_run(Path(text)):

@@ -47,7 +47,9 @@ class Quantity(TextValue, float):
         """
         match = _QUANTITY.fullmatch(text)
         if match is None:
-            raise InvalidValue(shortened(text), cls.WANTED)
+            negative = re.match(cls.PATTERN, text.replace("-", "", 1))
+            too_small = ", which is negative" if text.lstrip().startswith("-") and negative else ""
+            raise InvalidValue(f"{shortened(text)}{too_small}", cls.WANTED)
         number, unit = match.groups()
         scale = cls.UNITS.get(unit)
         if scale is None:

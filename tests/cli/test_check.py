@@ -54,6 +54,7 @@ def test_a_broken_promise_has_a_line_and_the_traceback(
     ("source", "status", "expected"),
     [
         ("x = 1\n", 2, "found no subclass of AlgorithmConfig"),
+        ("x = 1\n", 2, "is checked by the scenario that names it: testbed check FILE.yaml"),
         ("import gone\n", 11, "mine.py:1: found the file raised ModuleNotFoundError"),
     ],
 )

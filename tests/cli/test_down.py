@@ -57,7 +57,7 @@ def test_a_run_with_a_dead_controller_is_ended_once(capsys: pytest.CaptureFixtur
 def test_a_damaged_folder_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("e2e-made-by-hand", "training")
     folder.run_file.write_text("[]")
-    assert main(["down", folder.name]) == 1
+    assert main(["down", folder.name]) == 4
     assert f"{folder.run_file}: not a JSON object." in capsys.readouterr().err
 
 

@@ -123,7 +123,7 @@ def test_the_nodes_of_an_old_run_without_a_plan(
 def test_a_truncated_plan(capsys: pytest.CaptureFixture[str]) -> None:
     folder = make("bad", "finished")
     folder.plan.write_text(folder.plan.read_text()[:300])
-    assert main(["ps", "bad"]) == 1
+    assert main(["ps", "bad"]) == 4
     assert capsys.readouterr().err.startswith(
         f"{folder.plan}: not a valid plan: not valid JSON, or truncated ("
     )

@@ -120,6 +120,10 @@ def test_as_json(bad: str, capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("class Other: ...\n", "found no Mine in own.py, which defines Other, expected"),
         (
+            "import re\nfrom math import inf\nclass Mines: ...\n",
+            "which defines Mines, expected a class or function of that file. Did you mean Mines?",
+        ),
+        (
             "\nimport no_such.mine\nclass Mine: ...\n",
             "own.py:2: {}: found an import of no_such",
         ),

@@ -102,7 +102,14 @@ def test_the_content_identifies_a_data_set(tmp_path: Path) -> None:
         ("x, y[:5], x, y", r"train_labels of shape \(5,\) and type int64, expected integers or"),
         ("x, [0.5] * 6, x, y", "test_labels of type int64, expected float32, as train_labels"),
         ("x, [0.5] * 6, x, [np.nan] * 6", "NaN or infinity in test_labels"),
-        ("x, [-1] * 6, x, y", "label -1 in train_labels, expected labels from 0 to"),
+        (
+            "x, [-1] * 6, x, y",
+            "label -1 in train_labels, expected labels from 0 to .* missing value",
+        ),
+        (
+            "x, [10**6] * 6, x, y",
+            "label 1000000 in train_labels, expected labels from 0 to 999,999$",
+        ),
         ("x, y, x, [3] * 6", "label 3 in test_labels, expected at most 2"),
         ("x, y, x[:, :1], y", r"test_images of shape \(1, 1, 2\) each, expected \(1, 2, 2\)"),
         ("x * np.nan, y, x, y", r"NaN or infinity in train_images\[0\]"),

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, NodeError, TestbedError
 from testbed.models import Evaluation, Mlp
 from testbed.models.saved import Measurement, ModelWriter, SavedModel
 
@@ -109,8 +109,8 @@ def test_an_invalid_model_file_is_refused_without_blocking(writer: ModelWriter) 
     header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
     tensors = load_file(file)
 
-    def refusal() -> str:
-        with pytest.raises(TestbedError) as refused:
+    def refusal(kind: type[TestbedError] = DataError) -> str:
+        with pytest.raises(kind) as refused:
             SavedModel.open(writer.folder, "best").load(NETWORK)
         return str(refused.value)
 
@@ -127,10 +127,12 @@ def test_an_invalid_model_file_is_refused_without_blocking(writer: ModelWriter) 
     assert "is float64 " in refusal()
     file.unlink()
     file.symlink_to("/etc/passwd")
-    assert "found a symbolic link, expected a regular file, written by evaluator" in refusal()
+    assert "found a symbolic link, expected a regular file, written by evaluator" in refusal(
+        NodeError
+    )
     file.unlink()
     os.mkfifo(file)
-    assert "found a named pipe, expected a regular file, written by evaluator" in refusal()
+    assert "found a named pipe, expected a regular file, written by evaluator" in refusal(NodeError)
 
 
 def test_a_failed_write_raises_the_error_of_the_system(writer: ModelWriter) -> None:

@@ -137,7 +137,7 @@ def test_nothing_is_written_for_a_damaged_run(
 ) -> None:
     damaged = here / "runs/live/evaluations.csv"
     damaged.write_text("a,b\n1,2\n")
-    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 1
+    assert main(["export", "csv", "simulated", "live", "--out", "out"]) == 4
     assert str(damaged) in capsys.readouterr().err
     assert not (here / "out").exists()
     (here / "runs/live/run.json").write_text('{"format": 2}')
@@ -152,3 +152,30 @@ def test_two_runs_of_the_same_name(here: Path, capsys: pytest.CaptureFixture[str
     assert "several runs with the name live" in capsys.readouterr().err
     assert main(["export", "csv", "live", "--out", "nowhere/out"]) == 2
     assert "mkdir -p nowhere" in capsys.readouterr().err
+
+
+def test_a_file_in_the_place_of_a_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "file").touch()
+    for out in ("file/out", "file/more/out"):
+        assert main(["export", "csv", "live", "--out", out]) == 2
+        told = capsys.readouterr().err
+        assert "file is not a folder." in told
+        assert "mkdir" not in told
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["export", "csv", "live", "--out", "/proc/x"],
+        ["export", "prometheus", "live", "--out", "/proc/x"],
+        ["report", "live", "--html", "/proc/x"],
+        ["report", "live", "--figures", "/proc/x"],
+    ],
+)
+def test_a_folder_that_takes_no_files(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    assert main(arguments) == 3
+    told = capsys.readouterr().err
+    assert told.startswith("/proc/x: it cannot be written: ")
+    assert "Choose another path." in told

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import DataError, RunNotFound, TestbedError
 from testbed.reports.frames import Run
 from testbed.reports.record import read_csv, read_csv_parts
 from testbed.telemetry.folder import RunFolder
@@ -102,17 +102,34 @@ def test_damaged_files_are_named(make_run: Callable[..., RunFolder]) -> None:
     with pytest.raises(TestbedError, match=r"part-0000\.parquet: the part cannot be read"):
         _ = Run(folder.path).updates
     folder.evaluations.write_text("time_seconds,version\n1,2\n")
-    with pytest.raises(TestbedError, match=r"evaluations\.csv: unexpected table"):
+    with pytest.raises(DataError, match=r"evaluations\.csv: unexpected table"):
         _ = Run(folder.path).evaluations
     folder.events.write_text('{"time": 1, "event": "torn_down", "seconds": 1}\n[]\n')
-    with pytest.raises(TestbedError, match=r"events\.jsonl:2: found b'\[\]', expected an event"):
+    with pytest.raises(DataError, match=r"events\.jsonl:2: found b'\[\]', expected an event"):
         _ = Run(folder.path).events
     folder.scenario.write_text("name: [")
-    with pytest.raises(TestbedError, match=r"scenario\.yaml:2"):
+    with pytest.raises(DataError, match=r"scenario\.yaml:2"):
         _ = Run(folder.path).scenario
+    folder.environment.write_text('{"form')
+    with pytest.raises(DataError, match=r"environment\.json: not JSON"):
+        _ = Run(folder.path).environment
     folder.run_file.write_text("{}")
-    with pytest.raises(TestbedError, match=r"run\.json: not the record of a run"):
+    with pytest.raises(DataError, match=r"run\.json: not the record of a run"):
         Run(folder.path)
+
+
+def test_a_truncated_scenario_is_damaged_and_needs_no_keys(folder: RunFolder) -> None:
+    lines = folder.scenario.read_text().splitlines(keepends=True)
+    for kept in (1, 5):  # without the sections, and in the middle of one
+        folder.scenario.write_text("".join(lines[:kept]))
+        with pytest.raises(DataError) as caught:
+            _ = Run(folder.path).scenario
+        assert caught.value.message.startswith(f"{folder.scenario}:")
+        assert ": not the scenario of a run: " in caught.value.message
+        assert "The file is damaged" in caught.value.hint
+    folder.scenario.unlink()
+    with pytest.raises(DataError, match="no such file"):
+        _ = Run(folder.path).scenario
 
 
 def test_a_missing_file_is_named(folder: RunFolder) -> None:

@@ -10,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import RunNotFound
+from testbed.errors import DataError, RunNotFound
 from testbed.reports.frames import Run
 from testbed.reports.remake import remake
+from testbed.telemetry.entry import Entry
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.parts import read_parts
+from testbed.telemetry.ps_events import Restored
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import UpdateRow, joined
 from testbed.telemetry.spool import SpoolWriter
 
@@ -78,9 +81,39 @@ def test_an_ended_run_is_not_active_while_its_lock_is_still_held(
 def test_without_an_evaluation_there_is_no_figure(make_run: Callable[..., RunFolder]) -> None:
     folder = make_run()
     folder.evaluations.unlink()
+    lines = folder.events.read_text().splitlines(keepends=True)
+    folder.events.write_text("".join(line for line in lines if '"event": "evaluated"' not in line))
     report = remake(folder.path)
     assert report.figure is None
     assert not folder.figure.exists()
+
+
+def test_a_shortened_table_of_evaluations_is_no_result(folder: RunFolder) -> None:
+    remake(folder.path)
+    before = folder.summary.read_bytes()
+    header, *rows = folder.evaluations.read_text().splitlines(keepends=True)
+    folder.evaluations.write_text("".join([header, *rows[:-2], rows[-2][:9]]))
+    with pytest.raises(DataError) as caught:
+        remake(folder.path)
+    assert caught.value.message == (
+        f"{folder.evaluations}: found {len(rows) - 2} evaluations, expected {len(rows)}, as in "
+        "events.jsonl."
+    )
+    assert folder.summary.read_bytes() == before
+
+
+def test_a_run_that_died_between_an_evaluation_and_its_row(killed: RunFolder) -> None:
+    lines = killed.evaluations.read_text().splitlines(keepends=True)
+    killed.evaluations.write_text("".join(lines[:-1]))
+    assert remake(killed.path).summary["evaluations"] == len(lines) - 2
+
+
+def test_evaluations_that_were_lost_with_a_server_have_no_rows(folder: RunFolder) -> None:
+    with Recorder.into(folder, time_scale=2.0) as recorder:
+        recorder.from_ps(Entry(1.0, 1.0, Restored(version=0, time_seconds=0.0, lost_updates=0)))
+    rows = folder.evaluations.read_text().splitlines()[1:]
+    assert all(row.split(",")[2] == "0" for row in rows)
+    assert remake(folder.path).summary["evaluations"] == len(rows)
 
 
 def test_nothing_is_written_on_request(folder: RunFolder) -> None:

@@ -52,6 +52,10 @@ def test_missing_measurements_are_reported_and_do_not_invalidate_the_run() -> No
     ("changes", "reason"),
     [
         ({"state": "failed", "reason": "w1 did not join"}, "The run failed: w1"),
+        (
+            {"state": "failed", "reason": "found nan, expected a number from value()."},
+            "from value(). Fix the cause",
+        ),
         ({"state": "interrupted"}, "The run was interrupted. Fix the cause"),
         ({"state": "training", "alive": True}, "The run is still active."),
         ({"state": "training"}, "its controller died in state training."),

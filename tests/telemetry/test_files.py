@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
-from testbed.telemetry.files import LineReader
+import pytest
+
+from testbed.errors import HostError
+from testbed.telemetry.files import LineReader, replacing, write_atomically, writing
 
 
 def test_a_missing_file_has_no_lines(tmp_path: Path) -> None:
@@ -25,3 +29,30 @@ def test_a_line_is_read_once_and_only_when_complete(tmp_path: Path) -> None:
         assert lines.read() == [b"two"]
     assert lines.read(whole=True) == [b"three"]
     assert lines.read(whole=True) == []
+
+
+def test_an_error_of_the_system_names_the_file_and_not_the_temporary_one(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "x.html"
+    with pytest.raises(FileNotFoundError) as caught:
+        write_atomically(path, "")
+    assert caught.value.filename == str(path)
+    full = OSError(errno.ENOSPC, "No space left on device")  # as `write` raises it: without a name
+    with pytest.raises(OSError, match="No space") as caught_full, replacing(tmp_path / "x"):
+        raise full
+    assert caught_full.value.filename == str(tmp_path / "x")
+
+
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = tmp_path / "file" / "x"
+    with pytest.raises(HostError) as caught, writing(path):
+        write_atomically(path, "")
+    assert caught.value.message == f"{path}: it cannot be written: Not a directory."
+    with pytest.raises(HostError, match="No space") as full, writing(path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert full.value.hint == "Free disk space, or choose another path."
+
+
+def test_an_error_of_another_file_is_none_of_the_output(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
+        (tmp_path / "run" / "events.jsonl").read_text()

@@ -74,6 +74,22 @@ def test_a_name_is_used_once(tmp_path: Path) -> None:
         make(tmp_path)
 
 
+def test_the_name_of_an_active_run_is_not_answered_with_its_removal(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    with pytest.raises(ScenarioError, match=f"Choose another name, or remove {folder.path}"):
+        make(tmp_path)
+    with folder.lock.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ScenarioError, match=f"run is active.*`testbed down {folder.path}`"):
+            make(tmp_path)
+
+
+def test_a_file_with_the_name_of_a_new_run(tmp_path: Path) -> None:
+    (tmp_path / "r1").touch()
+    with pytest.raises(ScenarioError, match="or remove"):
+        make(tmp_path)
+
+
 def test_a_path_where_no_folder_can_be_created(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("a file")
     with pytest.raises(HostError, match="cannot be created"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import RunNotFound
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.registry import Registry, find_run, list_runs
 
@@ -83,15 +83,31 @@ def test_a_folder_that_is_not_a_run_is_named(tmp_path: Path, registry: Registry)
     assert caught.value.message == (f"{tmp_path}/runs/r is not a run folder: it has no run.json.")
 
 
-def test_two_runs_of_the_same_name_are_both_named(tmp_path: Path, registry: Registry) -> None:
+def test_of_two_runs_of_the_same_name_the_one_in_the_runs_folder_is_found(
+    tmp_path: Path, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make(tmp_path / "one/runs", "mine-1"), make(tmp_path / "two/runs", "mine-1")
+    for run in (first, second):
+        registry.add(run)
+    for run in (first, second):
+        assert find_run("mine-1", runs=run.parent, registry=registry).path == run
+        monkeypatch.chdir(run.parent.parent)
+        assert find_run("mine-1", runs=Path("runs"), registry=registry).path == run
+
+
+def test_two_runs_of_the_same_name_elsewhere_are_both_named(
+    tmp_path: Path, registry: Registry
+) -> None:
     here, there = make(tmp_path / "x", "r"), make(tmp_path / "y", "r")
     registry.add(here)
     registry.add(there)
-    with pytest.raises(TestbedError, match="2 runs named r") as caught:
-        find_run("r", runs=tmp_path / "x", registry=registry)
-    assert str(here) in caught.value.message
-    assert str(there) in caught.value.message
-    assert find_run(str(there), runs=tmp_path / "x", registry=registry).path == there
+    with pytest.raises(RunNotFound) as caught:
+        find_run("r", runs=tmp_path / "z", registry=registry)
+    assert caught.value.message == (
+        f"There is no run named r in {tmp_path}/z, and 2 elsewhere: {here} and {there}."
+    )
+    assert caught.value.exit_code == 7
+    assert find_run(str(there), runs=tmp_path / "z", registry=registry).path == there
 
 
 def test_an_unknown_name(tmp_path: Path, registry: Registry) -> None:

@@ -49,6 +49,16 @@ def test_anything_else_is_refused(text: str) -> None:
         Rate.parse(text)
 
 
+def test_a_negative_quantity_is_not_one_without_a_unit() -> None:
+    for kind, text in ((Duration, "-20ms"), (Rate, " -5mbit"), (Size, "- 1e3KiB")):
+        with pytest.raises(InvalidValue, match="which is negative, expected a"):
+            kind.parse(text)
+    for text in ("-20", "--20ms", "-20 furlong", "20-ms", "-"):
+        with pytest.raises(InvalidValue) as refused:
+            Duration.parse(text)
+        assert "negative" not in str(refused.value)
+
+
 def test_an_unknown_unit_names_the_known_ones() -> None:
     with pytest.raises(
         InvalidValue, match="'mb', expected a rate in one of the units bit, kbit, mbit"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from testbed.errors import HostError, Problem, ScenarioError
+from testbed.telemetry.files import writing
 
 if TYPE_CHECKING:
     from testbed.reports.any_run import AnyRun
@@ -28,7 +29,10 @@ def check_new(option: str, path: Path, *, force: bool, folder: bool = False) -> 
     """
     expected, hint = "", ""
     if not path.parent.is_dir():
+        there = next(one for one in path.parents if one.exists())
         expected, hint = "a path in an existing folder", f"Try: mkdir -p {path.parent}"
+        if not there.is_dir():
+            hint = f"{there} is not a folder."
     elif path.exists() and path.is_dir() != folder:
         expected = "a folder" if folder else "a file, not a folder"
     elif path.exists() and not force and (not folder or any(path.iterdir())):
@@ -51,6 +55,7 @@ def write_runs(
     Raises:
         ScenarioError: the folder cannot be created, or one of these runs already has a subfolder,
             or two runs have the same name.
+        HostError: the folder cannot be written.
     """
     check_new("--out", out, force=True, folder=True)
     names = [run.name for run in runs]
@@ -60,7 +65,8 @@ def write_runs(
         raise ScenarioError([Problem("RUN", 0, "", found, expected)])
     for name in names if folders and out.exists() else ():
         check_new("--out", out / name, force=force, folder=True)
-    write(runs, out)
+    with writing(out):
+        write(runs, out)
 
 
 @contextmanager

@@ -122,7 +122,7 @@ def test_the_command_writes_everything_or_nothing(
     assert main([*arguments, "--force", "--at", "2026-10-01T12:00"]) == 0
     written = out.read_text()
     (tmp_path / "live" / "events.jsonl").write_text("no event\n")
-    assert main([*arguments, "--force"]) == 1
+    assert main([*arguments, "--force"]) == 4
     assert "expected an event" in capsys.readouterr().err
     assert out.read_text() == written  # no partial file
     assert main([*arguments[:-1], str(tmp_path / "nowhere" / "runs.txt")]) == 2
