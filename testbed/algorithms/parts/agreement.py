@@ -24,12 +24,12 @@ class Injection:
     Attributes:
         alpha: fraction of the workers that share, the config's if it ``injects``.
         sharers: the workers that share in this round.
-        shared: samples shared so far, by worker.
+        shared: samples shared so far, by worker; None if a batch times β is below one.
     """
 
     alpha: float
     sharers: frozenset[int] = frozenset()
-    shared: dict[int, Samples] = field(default_factory=dict)
+    shared: dict[int, Samples | None] = field(default_factory=dict)
 
     def begin(self, workers: Sequence[int], rng: Generator) -> None:
         """Draw ceil(α D) of the workers for the next round; α D is computed in decimal."""
@@ -43,8 +43,9 @@ class Injection:
 
     def others(self, worker: int) -> Samples | None:
         """Return the samples shared by other workers, in worker order; None if there are none."""
-        given = [some for other, some in sorted(self.shared.items()) if other != worker]
-        return np.concatenate(given) if any(map(len, given)) else None
+        others = (some for other, some in sorted(self.shared.items()) if other != worker)
+        given = [some for some in others if some is not None and len(some)]
+        return np.concatenate(given) if given else None
 
 
 def chosen(samples: Samples, beta: float, rng: Generator) -> Samples:
@@ -87,9 +88,8 @@ class AgreeingServer(RoundServer[Any]):
         note = {} if update.steps else update.note
         if "shares" in note:
             self._asked[worker] = "samples"
-            if note["shares"]:  # no samples, if its batch times β is below one
-                none = np.empty(0, np.int64)
-                self._injection.shared[worker] = none if update.shared is None else update.shared
+            if note["shares"]:
+                self._injection.shared[worker] = update.shared
         elif "vote" in note:
             self._asked[worker] = "verdict"
             self._ballot.votes[worker] = note["vote"] == 1
