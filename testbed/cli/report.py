@@ -270,11 +270,12 @@ def _report_run(folder: Path, *, as_json: bool) -> None:
 def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
     from testbed.reports.any_run import open_run
     from testbed.reports.compare import scenario_differences
-    from testbed.reports.run_measure import side_by_side
+    from testbed.reports.run_measure import compared_title, side_by_side
     from testbed.telemetry.entry import plain
 
     runs = [open_run(folder) for folder in folders]
-    measures = side_by_side([run.scenario for run in runs])
+    scenarios = [run.scenario for run in runs]
+    measures = side_by_side(scenarios)
     values = {measure: [measure.of(run) for run in runs] for measure in measures}
     if as_json:
         found = {
@@ -289,7 +290,10 @@ def _report_runs(folders: Sequence[Path], *, as_json: bool) -> None:
     rows = [
         ["state", *(run.state.state for run in runs)],
         ["verdict", *("valid" if one else "NOT VALID" for one in valid)],
-        *([measure.title, *map(measure.show, numbers)] for measure, numbers in values.items()),
+        *(
+            [compared_title(measure, scenarios), *map(measure.show, numbers)]
+            for measure, numbers in values.items()
+        ),
     ]
     print_table(["", *(run.name for run in runs)], rows)
 

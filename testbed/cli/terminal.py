@@ -19,9 +19,11 @@ from types import FrameType
 
 import click
 
+from testbed.algorithms.frame.stop import DIVERGED
 from testbed.cli.report import print_report
 from testbed.reports.live import LiveDisplay
 from testbed.reports.remake import remake
+from testbed.reports.verdict import FIX_DIVERGED_AT_ONCE
 from testbed.run.interrupts import SIGNALS
 from testbed.run.up import RunListener
 from testbed.telemetry.folder import RunFolder
@@ -98,6 +100,8 @@ class Terminal(RunListener):
         else:  # it never trained
             why = f": {summary['reason']}" if summary["state"] == "finished" else ""
             click.echo(f"{summary['state']} before any update{why}")
+            if summary["reason"].startswith(DIVERGED):
+                click.echo(FIX_DIVERGED_AT_ONCE)
             click.echo(f"folder: {folder.path}")
         if torn_down:
             click.echo(_what_is_left(folder))

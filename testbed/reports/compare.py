@@ -18,7 +18,12 @@ from testbed.errors import NodeError
 from testbed.models.metrics import besides_defaults
 from testbed.reports.measures import damping
 from testbed.reports.record import metric_columns
-from testbed.reports.run_measure import SIDE_BY_SIDE_OF_WORKLOADS, Measure, metric_measures
+from testbed.reports.run_measure import (
+    SIDE_BY_SIDE_OF_WORKLOADS,
+    Measure,
+    compared_title,
+    metric_measures,
+)
 from testbed.reports.workload import WorkloadRun
 
 if TYPE_CHECKING:
@@ -133,8 +138,11 @@ def _of_workloads(first: WorkloadRun, second: WorkloadRun, accuracy: float | Non
 def _differences(
     first: AnyRun, second: AnyRun, measures: Iterable[Measure]
 ) -> Iterator[Difference]:
+    scenarios = first.scenario, second.scenario
     for measure in measures:
-        title = measure.title + (_encodings(first, second) if measure.is_encoded else "")
+        title = compared_title(measure, scenarios) + (
+            _encodings(first, second) if measure.is_encoded else ""
+        )
         one, other = measure.of(first), measure.of(second)
         if isnan(one) and isnan(other):
             continue

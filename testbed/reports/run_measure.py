@@ -276,6 +276,16 @@ def metric_measures(scenarios: Iterable[Workload]) -> list[Measure]:
     return [Measure.parse(text) for text in texts if re.match(Measure.PATTERN, text)]
 
 
+def compared_title(measure: Measure, scenarios: Iterable[Scenario | Workload]) -> str:
+    """Return the title of a measure in a comparison of runs.
+
+    The best value leaves out the final evaluation of a training, which a summary's includes.
+    """
+    of_training = any(not isinstance(one, Workload) for one in scenarios)
+    during = of_training and measure.name.startswith("best_")
+    return f"{measure.title} during training" if during else measure.title
+
+
 def side_by_side(scenarios: Iterable[Scenario | Workload]) -> list[Measure]:
     """Return the measures that a comparison of such runs shows."""
     given = list(scenarios)

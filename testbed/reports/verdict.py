@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms.frame.stop import NO_WORKER_LEFT
+from testbed.algorithms.frame.stop import DIVERGED, NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
 from testbed.reports.host_rules import clocks
 from testbed.reports.link_rules import (
@@ -64,8 +64,17 @@ def judge(measured: Measurements) -> Verdict:
     busy = () if tuple(_pressure(measured)) else _busy(measured)
     by_hand = describe_interventions(measured.by_hand)
     busy = (*busy, *_busy_hosts(measured))
-    warnings = (*_uneven(measured), *busy, *_clock(measured), *by_hand)
+    warnings = (*_diverged(measured), *_uneven(measured), *busy, *_clock(measured), *by_hand)
     return Verdict(not reasons, reasons, tuple(_unchecked(measured)), warnings)
+
+
+def _diverged(measured: Measurements) -> Iterator[str]:
+    """A training that diverged is a result, but seldom one that was wanted."""
+    if measured.reason.startswith(DIVERGED) and measured.updates != 0:
+        yield (
+            f"The training {measured.reason}. From then on its model is of no use: set a smaller "
+            "learning rate, unless this is what you study."
+        )
 
 
 def _uneven(measured: Measurements) -> Iterator[str]:
@@ -105,12 +114,18 @@ def _end(measured: Measurements) -> Iterator[str]:
             "and the host were not recorded. Run the scenario again."
         )
     elif measured.updates == 0:
-        yield f"No update was applied{why}. Set a later `stop` or a smaller learning rate."
+        diverged = measured.reason.startswith(DIVERGED)
+        fix = "Set a later `stop` or a smaller learning rate."
+        yield f"No update was applied{why}. {FIX_DIVERGED_AT_ONCE if diverged else fix}"
     if measured.stalled:
         alone = NO_WORKER_LEFT in measured.stalled
         yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
 
 
+FIX_DIVERGED_AT_ONCE = (
+    "If the model, its data or the algorithm is your own code, try `testbed check FILE`; otherwise "
+    "set a smaller learning rate."
+)
 KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its containers."
 _ALL_GONE = "Let fewer workers crash or leave, or set an earlier `stop`."
 _SOME_AWAITED = (

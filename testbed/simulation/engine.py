@@ -8,6 +8,7 @@ server releases a reply ─> down the links ─> the worker trains and thinks �
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -98,12 +99,16 @@ class Engine(SimulatedRun):
             self._save_at = self.checkpoints.after(0, 0.0)
 
     def continue_run(self) -> None:
-        """Continue to the last evaluation."""
-        while not self.server.finished and self.events.advance():
-            self.recorder.time_passed()
-            if self.checkpoints is not None and not self.server.finished:
-                self._save(self.checkpoints)
-        self._flush()
+        """Continue to the last evaluation; what was applied before a failure is recorded, too."""
+        try:
+            while not self.server.finished and self.events.advance():
+                self.recorder.time_passed()
+                if self.checkpoints is not None and not self.server.finished:
+                    self._save(self.checkpoints)
+        except BaseException:
+            with suppress(OSError):  # the first error is reported
+                self._flush()
+            raise
         self._evaluate(None)
 
     @property
@@ -356,6 +361,7 @@ class Engine(SimulatedRun):
         """Evaluate the current model on some images, or on all (None)."""
         own = self.workers.evaluate(self.server.half.parameters, images=images)
         evaluation = replace(own, metrics={**own.metrics, **self._record.clients})
+        self._flush()  # so that no update is recorded after an evaluation of its model
         evaluated = Evaluated(
             time_seconds=self.events.now,
             version=self.server.version,
@@ -371,5 +377,7 @@ class Engine(SimulatedRun):
         return evaluation
 
     def _flush(self) -> None:
-        self.recorder.updates(np.array(self._rows, STREAMED if self._record.streamed else UPDATE))
+        """Record the buffered rows; they are not recorded again if this is interrupted."""
+        rows = np.array(self._rows, STREAMED if self._record.streamed else UPDATE)
         self._rows.clear()
+        self.recorder.updates(rows)

@@ -44,6 +44,9 @@ from testbed.values.user_code import own_failures, own_trace
 SLACK = 32
 """Extra numbers per row, besides a key and a value per parameter: sizes, signature, alignment."""
 
+PART_ROWS = 400
+"""Minimum number of rows of a part of the record: in virtual time, five seconds pass quickly."""
+
 
 def virtual_clock(events: EventQueue, *, time_scale: float = 1.0) -> Clock:
     """Return recording clocks that run on virtual time, so that records are bit-identical.
@@ -100,7 +103,12 @@ def record_simulation(
             if checkpoint is not None:
                 checkpoint.truncate_records(folder)
                 folder.reopen()
-            first = FolderSink(folder, time_scale=time_scale, wall=WALL)  # run.json has real time
+            first = FolderSink(
+                folder,
+                time_scale=time_scale,
+                wall=WALL,  # run.json has real time
+                part_rows=PART_ROWS,
+            )
             for sink in (first, *sinks):
                 recorder.add(sink)
 

@@ -116,7 +116,7 @@ def find_runs(
         if not (path / "run.json").is_file():
             continue
         with suppress(TestbedError, OSError):  # damaged, or of another version: not its run
-            known_as, found = _identity_of(path), examine(path)
+            known_as, found = identity_of(path), examine(path)
             before = by_identity.get(known_as)
             if before is None or rank(found) > rank(before):
                 by_identity[known_as] = found
@@ -133,7 +133,8 @@ def _ended(path: Path, told: Mapping[str, Any]) -> FoundRun:
     return FoundRun(path, "invalid", " ".join(verdict["reasons"]))
 
 
-def _identity_of(path: Path) -> str:
+def identity_of(path: Path) -> str:
+    """Return the identity of the run in a folder; raises as loading its scenario does."""
     if is_workload_file(path / "scenario.yaml"):
         workload = load_workload(path / "scenario.yaml")
         programs = workload.workload.values()
@@ -198,7 +199,7 @@ def claim_run_name(run: StudyRun, runs: Path, registry: Registry) -> str:
 
 def _was_interrupted(path: Path, run: StudyRun) -> bool:
     try:
-        return _identity_of(path) in run.identities and examine(path).condition == "interrupted"
+        return identity_of(path) in run.identities and examine(path).condition == "interrupted"
     except (TestbedError, OSError):  # not a run, or damaged
         return False
 
@@ -291,6 +292,7 @@ class Results:
     study: Study  # the study, or a part of it
     whole: Study  # the whole study
     found: Found  # its runs that have a folder or a file of kept numbers
+    others: Collection[StudyRun] = ()  # see ``runs_made_otherwise``
     _opened: dict[Path, StudyResult] = field(default_factory=dict)
     _values: dict[tuple[Path, Measure], float] = field(default_factory=dict)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from testbed.errors import TestbedError
 from testbed.reports.any_run import open_run
 from testbed.reports.charts import Chart, most_points
 from testbed.reports.figures import KINDS, STUDY, draw, write_picture
@@ -18,6 +19,7 @@ from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curves_csv, curves_of, title_of
 from testbed.studies.found import Results, find_runs, results_folder, spread
 from testbed.studies.kept import FOLDER, keep
+from testbed.studies.others import note_on_others, runs_made_otherwise
 from testbed.studies.study import Study, slug
 from testbed.studies.tables import (
     MISSED,
@@ -64,9 +66,12 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
 
     Raises:
         ScenarioError: the results folder is another study's, or there is no such part.
+        TestbedError: there is none of these runs; earlier results are left as they are.
     """
     whole, study = study, study.only(part) if part else study
-    results = Results(study, whole, find_runs(whole, runs))
+    found = find_runs(whole, runs)
+    results = Results(study, whole, found, runs_made_otherwise(whole, runs, found))
+    _check_any(results, runs)
     folder = results_folder(study, runs)
     if part:  # so that no file of the whole report is replaced
         folder /= f"only-{slug(part)}"
@@ -89,6 +94,25 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
     text = _text(study, [table.markdown() for table in shown], pictures)
     _written(folder / "report.md", text)
     return StudyReport(results, judged, tables, folder, text, tuple(files))
+
+
+def _check_any(results: Results, runs: Path) -> None:
+    """Check that any run of the study exists: empty tables must not replace earlier results.
+
+    Raises:
+        TestbedError: there is none.
+    """
+    study = results.study
+    if any(run in results.found for run in study.runs):
+        return
+    wanted = f"{study.part} of the study {study.name}" if study.part else f"the study {study.name}"
+    others = note_on_others([run for run in study.runs if run in results.others])
+    raise TestbedError(
+        f"{runs} has none of the {len(study.runs)} runs of {wanted}, so nothing is written and "
+        f"earlier results stay as they are{others and '; '}{others}.",
+        hint=f"Execute them: testbed sweep {study.file}, or choose their folder with --runs."
+        + " To report the earlier runs, restore the files they were made with." * bool(others),
+    )
 
 
 def verdicts_of(study: Study, *, runs: Path) -> str:
@@ -128,15 +152,18 @@ def _figure(name: str, wanted: Curves, results: Results, folder: Path) -> tuple[
     from matplotlib import rc_context
 
     curves = curves_of(wanted, results)
+    files = [folder / f"{name}.{kind}" for kind in KINDS]
+    table = folder / f"{name}-curves.csv"
     if not curves:
+        for file in (*files, table):  # of an earlier report
+            file.unlink(missing_ok=True)
         return [], f"### {name}\n\nNothing to draw: none of its runs has an evaluation.\n"
     with rc_context(STUDY):
         charts = charts_of_figure(name, wanted, curves, scaled=results.study.scale != 1)
         figure = draw(charts, title_of(name, curves, results))
-        files = [folder / f"{name}.{kind}" for kind in KINDS]
         for file in files:
             write_picture(file, figure)
-    files.append(_written(folder / f"{name}-curves.csv", curves_csv(curves, results, wanted)))
+    files.append(_written(table, curves_csv(curves, results, wanted)))
     return files, f"### {name}\n\n![{name}]({name}.svg)\n"
 
 

@@ -29,6 +29,7 @@ from testbed.studies.found import (
     find_runs,
     results_folder,
 )
+from testbed.studies.others import note_on_others, runs_made_otherwise
 from testbed.studies.progress import Claim, Failure, Progress, Tell
 from testbed.studies.run_processes import RunProcess, RunStarter, StudyRunRequest, run_processes
 from testbed.studies.study import Study, StudyRun
@@ -126,7 +127,10 @@ def sweep(
         found = _wait_for_others(find_runs(study, runs), tell)
         missing = [run for run in study.runs if run not in found or not _has_ended(found[run])]
         there = len(study.runs) - len(missing)
-        tell(f"{study.name}: {len(study.runs)} runs, {there} exist already")
+        others = note_on_others(runs_made_otherwise(study, runs, found))
+        tell(
+            f"{study.name}: {len(study.runs)} runs, {there} exist already{others and '; '}{others}"
+        )
         registry = Registry.of_user(environment, home)
         progress = Progress(runs, registry, tell, total=len(missing))
         pool = RunPool(progress, environment, home, tuple(argv), gradients)

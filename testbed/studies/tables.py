@@ -11,6 +11,7 @@ from testbed.reports.run_measure import Measure
 from testbed.reports.table import csv_text, latex, markdown
 from testbed.studies.document import TableOf
 from testbed.studies.found import Results
+from testbed.studies.others import note_on_others
 from testbed.studies.statistics import Estimate
 from testbed.studies.study import Case, Study
 from testbed.studies.verdicts import Judged
@@ -124,7 +125,8 @@ def _notes(cases: Sequence[Case], results: Results) -> Iterator[str]:
         yield from (f"- {results.found[run].name}: {results.found[run].reason}" for run in invalid)
     missing = sum(results.condition(run) not in ("valid", "invalid") for run in runs)
     if missing:
-        yield f"{missing} of {len(runs)} runs are missing."
+        others = note_on_others([run for run in runs if run in results.others])
+        yield f"{missing} of {len(runs)} runs are missing{others and '; '}{others}."
     for run in runs:
         missed = results.value(run, MISSED) if results.condition(run) == "valid" else 0
         if missed > 0:

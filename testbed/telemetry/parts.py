@@ -28,10 +28,17 @@ PART_SECONDS = 5.0
 
 @dataclass
 class PartWriter:
-    """Collects rows and writes them as parts, numbered after the existing parts of the folder."""
+    """Collects rows and writes them as parts, numbered after the existing parts of the folder.
+
+    Attributes:
+        folder: folder of the parts.
+        least_rows: minimum number of rows of a part that is written because time has passed.
+    """
 
     folder: Path
+    least_rows: int = 1
     _pending: list[Rows] = field(default_factory=list)
+    _count: int = 0  # of pending rows
     _opened: float = 0.0
 
     def __post_init__(self) -> None:
@@ -46,19 +53,21 @@ class PartWriter:
             self._opened = now
         if len(rows):
             self._pending.append(rows)
-        while sum(map(len, self._pending)) >= PART_ROWS:
+            self._count += len(rows)
+        while self._count >= PART_ROWS:
             full = np.concatenate(self._pending)
             self._write(full[:PART_ROWS])
             self._pending = [full[PART_ROWS:]] if len(full) > PART_ROWS else []
+            self._count = len(full) - PART_ROWS
             self._opened = now
-        if self._pending and now - self._opened >= PART_SECONDS:
+        if self._count >= self.least_rows and now - self._opened >= PART_SECONDS:
             self.close()
 
     def close(self) -> None:
         """Write the pending rows; more may be added afterwards."""
         if self._pending:
             self._write(np.concatenate(self._pending))
-            self._pending = []
+            self._pending, self._count = [], 0
 
     def cut(self, version: int) -> None:
         """Remove the updates that were applied at this version or later.

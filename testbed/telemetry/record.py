@@ -66,7 +66,12 @@ class FolderSink(Sink):
     """
 
     def __init__(
-        self, folder: RunFolder, *, time_scale: float, wall: Callable[[], float] | None = None
+        self,
+        folder: RunFolder,
+        *,
+        time_scale: float,
+        wall: Callable[[], float] | None = None,
+        part_rows: int = 1,  # see PartWriter.least_rows
     ) -> None:
         self._folder = folder
         self._wall = wall  # for the states in run.json; None for the time of the entries
@@ -84,7 +89,7 @@ class FolderSink(Sink):
         self._readings: dict[type[Reading], CsvTable] = {
             TrafficRow: CsvTable(folder.traffic, TrafficRow._fields)
         }
-        self._parts = PartWriter(folder.updates)
+        self._parts = PartWriter(folder.updates, part_rows)
 
     def event(self, entry: Entry) -> None:
         """Append an event; also record a new state in ``run.json``, an evaluation in its table."""

@@ -114,6 +114,7 @@ def test_a_diverging_training_ends_at_once(bed: Any) -> None:
     assert state.reason.startswith("diverged: ")
     assert state.reason.endswith(" at version 0")
     assert f"finished before any update: {state.reason}" in done.out.splitlines()
+    assert "try `testbed check FILE`" in done.out
     assert reasons(up)[0].startswith(f"No update was applied: {state.reason}. ")
     assert len(testbed.Run(up.folder.path).updates) == 0
     assert bed.remains(up.name) == []

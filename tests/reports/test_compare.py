@@ -108,7 +108,7 @@ def test_a_run_without_updates_cannot_be_compared() -> None:
 def test_accuracies_by_their_difference() -> None:
     found = ratios(run(evaluated(0.5, 0.54)), run(evaluated(0.5, 0.89)))
     assert found["final accuracy, all test samples"] == pytest.approx(0.35)
-    assert found["best accuracy"] == 0.0  # of the evaluations during training
+    assert found["best accuracy during training"] == 0.0
     assert found["final loss, all test samples"] == pytest.approx(0.35 / 0.46)
 
 

@@ -14,8 +14,10 @@ from testbed.algorithms import Adsp, Bsp
 from testbed.errors import InvalidValue
 from testbed.reports.frames import Run
 from testbed.reports.registry import MEASURES, UNITS
-from testbed.reports.run_measure import Measure
+from testbed.reports.run_measure import Measure, compared_title
+from testbed.scenario.schema import Scenario
 from testbed.scenario.settings import Evaluate
+from testbed.scenario.workload import Workload
 from testbed.values.units import Duration
 
 
@@ -185,3 +187,12 @@ def test_a_run_without_an_accuracy(text: str) -> None:
 def test_every_measure_has_a_known_unit_and_is_documented(name: str) -> None:
     assert MEASURES[name].unit in UNITS
     assert f"`{name}" in (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+
+
+def test_a_comparison_says_that_the_best_value_is_one_during_training() -> None:
+    """The summary's best value includes the final evaluation; a workload has none."""
+    training, workload = Scenario.model_construct(), Workload.model_construct()
+    best, final = Measure("best_accuracy"), Measure("final_accuracy")
+    assert compared_title(best, [training, training]) == "best accuracy during training"
+    assert compared_title(best, [workload, workload]) == "best accuracy"
+    assert compared_title(final, [training, training]) == final.title

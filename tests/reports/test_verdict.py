@@ -297,9 +297,21 @@ def test_a_run_without_an_update_is_not_valid() -> None:
     reason = "diverged: loss is nan at version 0"
     verdict = judge(Measurements("finished", reason=reason, updates=0))
     assert verdict.reasons == (
-        f"No update was applied: {reason}. Set a later `stop` or a smaller learning rate.",
+        f"No update was applied: {reason}. If the model, its data or the algorithm is your own "
+        "code, try `testbed check FILE`; otherwise set a smaller learning rate.",
     )
-    assert judge(Measurements("finished", reason=reason, updates=1)).valid
+    assert verdict.warnings == ()
+    verdict = judge(Measurements("finished", reason="no worker joined", updates=0))
+    assert verdict.reasons == (
+        "No update was applied: no worker joined. Set a later `stop` or a smaller learning rate.",
+    )
+
+
+def test_a_training_that_diverged_is_valid_with_a_warning() -> None:
+    (found,) = warnings(reason="diverged: loss is nan at version 50", updates=50)
+    assert found.startswith("The training diverged: loss is nan at version 50. ")
+    assert "a smaller learning rate" in found
+    assert warnings(reason="60 updates applied", updates=60) == ()
 
 
 def test_a_cycle_dominated_by_the_host() -> None:

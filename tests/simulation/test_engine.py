@@ -21,10 +21,14 @@ from testbed.algorithms.base import (
     WorkerHalf,
 )
 from testbed.algorithms.frame.stop import StopRule
-from testbed.errors import AlgorithmError
+from testbed.errors import AlgorithmError, HostError
 from testbed.payloads import Dense, Sparse, Vector
 from testbed.payloads.layout import Layout
 from testbed.simulation.engine import Engine
+from testbed.telemetry.entry import Entry
+from testbed.telemetry.ps_events import Evaluated
+from testbed.telemetry.rows import Rows
+from testbed.telemetry.sink import Sink
 from testbed.values.units import Duration
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
@@ -46,6 +50,61 @@ def test_the_times_of_one_worker_by_hand(world: World) -> None:
     )
     assert book.column("time_seconds") == pytest.approx([1.52, 2.54, 4.06, 5.08])
     assert book.evaluations == [(0.0, 0), (pytest.approx(5.08), 4)]
+
+
+class Record(Sink):
+    """The versions of updates and evaluations, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int]] = []
+
+    def event(self, entry: Entry) -> None:
+        if isinstance(entry.event, Evaluated):
+            self.seen.append(("evaluated", entry.event.version))
+
+    def updates(self, rows: Rows, *, now: float) -> None:
+        self.seen.extend(("update", int(row["version_applied"])) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt, HostError("full")], ids=["interrupt", "failure"]
+)
+def test_an_interrupted_simulation_records_all_updates(
+    world: World, error: type[BaseException] | BaseException
+) -> None:
+    """One worker pushes at 1.02, 2.04, ... and is interrupted at 3.5, after three updates."""
+    record = Record()
+
+    def interrupt(now: float) -> None:
+        raise error
+
+    def planned(engine: Engine) -> None:
+        engine.recorder.add(record)
+        engine.events.at(3.5, interrupt)
+
+    with pytest.raises((KeyboardInterrupt, HostError)):
+        world(
+            *(Asgd(name="asgd"), StopRule(updates=7)),
+            step_seconds=[1.0],
+            think=lambda worker: lambda: 0.0,
+            planned=planned,
+        )
+    assert record.seen == [("evaluated", 0), ("update", 0), ("update", 1), ("update", 2)]
+
+
+def test_updates_are_recorded_before_the_evaluation_of_their_model(world: World) -> None:
+    """One worker pushes at 1.02, 2.04, ...; an evaluation is due every 10 s."""
+    record = Record()
+    world(
+        *(Asgd(name="asgd"), StopRule(updates=12)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: 0.0,
+        planned=lambda engine: engine.recorder.add(record),
+    )
+    assert record.seen.index(("evaluated", 9)) == 10
+    updates = [version for kind, version in record.seen if kind == "update"]
+    assert updates == list(range(12))
+    assert record.seen[-1] == ("evaluated", 12)
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)

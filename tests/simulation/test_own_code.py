@@ -136,3 +136,11 @@ def test_a_half_that_breaks_the_contract_is_named(tmp_path: Path, digits: Path) 
         AlgorithmError, match=r"dc_asgd.py:63: the worker side of DcAsgd violated .* 3"
     ):
         simulated(tmp_path, digits, broken=broken)
+
+
+def test_a_version_that_never_rises_ends_the_run(tmp_path: Path, digits: Path) -> None:
+    """A training that ends at a version would continue for ever."""
+    broken = ("dc_asgd.py", "self.version += 1", "self.version += 0")
+    found = r"dc_asgd.py:\d+: the server side of DcAsgd violated .* version is 0 after 1 applied"
+    with pytest.raises(AlgorithmError, match=found):
+        simulated(tmp_path, digits, broken=broken)

@@ -75,8 +75,9 @@ def write_run(
     state: State = "finished",
     name: str | None = None,
     updates: int = 4,
+    final: bool = True,
 ) -> RunFolder:
-    """A run of a study, evaluated every 20 updates, 2 s and 1 MB, and once more at the end.
+    """A run of a study, evaluated every 20 updates, 2 s and 1 MB, and by default at the end.
 
     Args:
         run: the run.
@@ -85,6 +86,7 @@ def write_run(
         state: its final state.
         name: of its folder; by default as in a sweep.
         updates: number of rows in the record of updates; a run without any is not valid.
+        final: whether it is evaluated at the end.
     """
     count = run.scenario.workers.count
     folder = RunFolder.create(
@@ -103,7 +105,7 @@ def write_run(
         recorder.event(StateChanged("training"))
         recorder.event(Started())
         recorder.updates(rows)
-        for index, share in enumerate([*top1, top1[-1]], start=1):
+        for index, share in enumerate([*top1, *top1[-1:]] if final else top1, start=1):
             recorder.event(evaluated(index, share, final=index > len(top1)))
         recorder.event(Finished("60 updates applied", 60))
         recorder.event(StateChanged(state, "60 updates applied"))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from testbed.cli import main
-from testbed.errors import ScenarioError
+from testbed.errors import ScenarioError, TestbedError
 from testbed.reports.figures import draw
 from testbed.studies import Study, load_study
 from testbed.studies.document import Curves
@@ -238,6 +238,51 @@ def test_on_the_command_line(
     assert "rates, a study of 4 cases, 8 runs" in capsys.readouterr().out
 
 
+def test_earlier_results_stay_if_no_run_exists_any_more(
+    study: Study, runs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scenario was edited since: all six runs are runs of another one."""
+    report = report_study(study, runs=runs)
+    before = {path: path.read_bytes() for path in (runs / "rates").iterdir()}
+    base = study.file.parent / "base.yaml"
+    base.write_text(base.read_text().replace("every: 20", "every: 30"))
+    assert main(["report", str(study.file), "--runs", str(runs)]) == 1
+    said = capsys.readouterr()
+    assert not said.out
+    assert "none of the 8 runs of the study rates" in said.err
+    assert "6 runs of these names were made with other files or another scenario" in said.err
+    assert {path: path.read_bytes() for path in (runs / "rates").iterdir()} == before
+    with pytest.raises(TestbedError, match="none of the 4 runs of two of the study rates"):
+        report_study(load_study(study.file), runs=runs, part="two")
+    assert report.files[0].exists()
+
+
+def test_a_report_without_a_folder_of_runs_creates_none(
+    write_study: Callable[..., Path], runs: Path
+) -> None:
+    with pytest.raises(TestbedError, match="none of the 8 runs"):
+        report_study(load_study(write_study(MORE)), runs=runs)
+    assert not runs.exists()
+
+
+def test_missing_runs_of_another_scenario_are_counted_and_stale_figures_removed(
+    study: Study, runs: Path, write_run: Callable[..., Any]
+) -> None:
+    report_study(study, runs=runs)
+    base = study.file.parent / "base.yaml"
+    base.write_text(base.read_text().replace("every: 20", "every: 30"))
+    edited = load_study(study.file)
+    write_run(edited.runs[6], runs, [], final=False)
+    report = report_study(edited, runs=runs)
+    missing = "7 of 8 runs are missing; 6 runs of these names were made with other files"
+    assert missing in report.text
+    assert "Nothing to draw" in report.text
+    assert {path.name for path in (runs / "rates").iterdir()} == {
+        *("expectations.csv", "results.csv", "runs.csv", "expectations.tex", "results.tex"),
+        *("report.md", "study.json"),
+    }
+
+
 def test_axes_are_logarithmic_if_configured(study: Study, runs: Path) -> None:
     results = Results(study, study, find_runs(study, runs))
     for wanted, scale in ((Curves(against="ingress", log=("x", "y")), "log"), (Curves(), "linear")):
@@ -254,8 +299,12 @@ def test_a_logarithmic_axis_starts_above_0(write_study: Callable[..., Path]) -> 
         load_study(write_study(more))
 
 
-def test_a_page_has_no_markdown(write_study: Callable[..., Path], runs: Path) -> None:
-    report = report_study(load_study(write_study(MORE), scale=0.5), runs=runs)
+def test_a_page_has_no_markdown(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    study = load_study(write_study(MORE), scale=0.5)
+    write_run(study.runs[0], runs, [0.5, 0.6])
+    report = report_study(study, runs=runs)
     page = page_of_study(report)
     notes = [note for section in page.sections for note in section.notes]
     assert any(

@@ -60,7 +60,8 @@ def test_a_run_with_own_traces_and_code_is_found_again(sweeps: Any, write_study:
     assert "own: 2 runs, 2 exist already" in sweeps("sweep", "study.yaml")
     assert sweeps.begun() == before
     (traces / "days.csv").write_text("time_seconds,available\n0,1\n100,0\n300,1\n")
-    assert "own: 2 runs, 0 exist already" in sweeps("sweep", "study.yaml")
+    others = "2 runs of these names were made with other files or another scenario"
+    assert f"own: 2 runs, 0 exist already; {others}" in sweeps("sweep", "study.yaml")
     assert len(sweeps.begun()) == 4
 
 

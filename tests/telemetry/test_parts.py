@@ -41,6 +41,18 @@ def test_a_part_is_closed_after_five_seconds(tmp_path: Path) -> None:
     assert list(joined(read_parts(tmp_path))["version_applied"]) == [0, 1, 2, 3]
 
 
+def test_a_part_with_too_few_rows_is_not_closed_by_time(tmp_path: Path) -> None:
+    writer = PartWriter(tmp_path, least_rows=3)
+    writer.add(numbered(0, 2), now=0.0)
+    writer.add(numbered(2, 0), now=60.0)
+    assert lengths(tmp_path) == []
+    writer.add(numbered(2, 2), now=61.0)
+    assert lengths(tmp_path) == [4]
+    writer.add(numbered(4, 1), now=62.0)
+    writer.close()
+    assert lengths(tmp_path) == [4, 1]
+
+
 def test_a_part_is_closed_at_ten_thousand_updates(tmp_path: Path) -> None:
     writer = PartWriter(tmp_path)
     writer.add(numbered(0, 9_999), now=0.0)

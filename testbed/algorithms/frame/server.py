@@ -69,6 +69,10 @@ class Server:
     _measuring: float | None = field(default=None, init=False)  # when a loss was requested
     _diverged: set[int] = field(default_factory=set, init=False)  # workers with non-finite pushes
     _unheard: set[int] = field(default_factory=set, init=False)  # since the last server died
+    _counted: int = field(default=0, init=False)  # applied updates, to compare the version with
+
+    def __post_init__(self) -> None:
+        self._counted = self.half.version
 
     @property
     def sends_orders(self) -> bool:
@@ -94,6 +98,7 @@ class Server:
         whole = unpack(packed, _NONE)
         restore_half(self.half, whole["half"])
         put_back(self, whole["own"], _OWN)
+        self._counted = self.half.version
 
     def take_over(self) -> None:
         """Take over from the server that saved the restored state; its later work is lost.
@@ -277,7 +282,7 @@ class Server:
 
     def _effects(self, now: float, call: Effects = NOTHING) -> Effects:
         """Apply the stop rule, check progress and return all effects of a call."""
-        if call.applied:
+        if call.applied or self.version != self._counted:
             self._account(call.applied)
         if not self.finished:
             self.finished = self.stop.by_progress(self.version, self.steps)
@@ -300,7 +305,14 @@ class Server:
         return True
 
     def _account(self, applied: Sequence[Applied]) -> None:
-        """Check that every update is applied once, the oldest pending of its worker first."""
+        """Check that every update is applied once, the oldest pending of its worker first.
+
+        The version rises with each, or a training that ends at a version would not end.
+        """
+        self._counted += len(applied)
+        if self.version != self._counted:
+            found = f"its version is {self.version} after {self._counted} applied updates"
+            raise breach(self.half, "push", found)
         for place, one in enumerate(applied):
             pending = self._pending.get(one.worker)
             if not pending:
@@ -375,4 +387,4 @@ class Server:
         return Release(worker, reply, self._order(worker, reply.orders, now))
 
 
-_OWN = [one.name for one in fields(Server) if one.name not in ("half", "stop")]
+_OWN = [one.name for one in fields(Server) if one.name not in ("half", "stop", "_counted")]

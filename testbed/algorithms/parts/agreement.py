@@ -24,7 +24,7 @@ class Injection:
     Attributes:
         alpha: fraction of the workers that share, the config's if it ``injects``.
         sharers: the workers that share in this round.
-        shared: samples shared so far, by worker; None if a batch times β is below one.
+        shared: samples shared so far, by worker; None for less than one.
     """
 
     alpha: float
@@ -43,9 +43,9 @@ class Injection:
 
     def others(self, worker: int) -> Samples | None:
         """Return the samples shared by other workers, in worker order; None if there are none."""
-        others = (some for other, some in sorted(self.shared.items()) if other != worker)
-        given = [some for some in others if some is not None and len(some)]
-        return np.concatenate(given) if given else None
+        shares = sorted(self.shared.items())
+        given = [some for other, some in shares if other != worker and some is not None]
+        return np.concatenate(given) if any(map(len, given)) else None
 
 
 def chosen(samples: Samples, beta: float, rng: Generator) -> Samples:

@@ -382,7 +382,7 @@ def _order_unannounced(server: Server, script: Script) -> None:
         (_tick_in_the_past, "its next tick is at 0.5, expected 1.0 or later"),
         (_tick_again_and_again, "its next tick is at 2.0, expected after 2.0"),
         (_applied_twice, "applied an update of w0 that is not pending"),
-        (_wrong_version, "applied an update at version 0, expected 3"),
+        (_wrong_version, "its version is 4 after 1 applied updates"),
         (_order_nobody_obeys, "orders commit_interval, which the config"),
         (_order_for_a_stranger, "orders to w8, which is absent"),
         (_order_unannounced, "orders between replies, but its config lacks SENDS_ORDERS"),
