@@ -125,8 +125,7 @@ class AgreeingServer(RoundServer[Any]):
         """Return the answer to the worker's request, or the model."""
         match self._asked.get(worker):
             case "samples":
-                others = self._injection.others(worker)
-                return Reply(Sparse.nothing(), self.version, shared=others)
+                return Reply(Sparse.nothing(), self.version, shared=self._injection.others(worker))
             case "verdict":
                 verdict = float(bool(self._ballot.verdict))
                 return Reply(Sparse.nothing(), self.version, note={"compress": verdict})
