@@ -81,7 +81,10 @@ def test_an_incomplete_run_is_reported(part: str, capsys: pytest.CaptureFixture[
 def test_without_its_scenario_a_run_cannot_be_reported(capsys: pytest.CaptureFixture[str]) -> None:
     folder = without("scenario.yaml")
     assert main(["report", NAME]) == 4
-    assert f"{folder.scenario}: found no such file" in capsys.readouterr().err
+    assert (
+        f"{folder.scenario}: not the scenario of a run: found no such file"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize("command", [["ps", NAME], ["report", NAME], ["down", NAME]])
