@@ -73,7 +73,7 @@ class Agent:
         return {"action": "set", "nodes": nodes, "up": None, "down": None, "failure": "", **times}
 
     def serve(self, stream: socket.socket) -> None:
-        left = suppress(BrokenPipeError)  # by the client
+        left = suppress(BrokenPipeError, ConnectionResetError)  # by the client; replies were unread
         with left, stream, stream.makefile("rwb", buffering=0) as file:
             for line in file:
                 request = json.loads(line)
