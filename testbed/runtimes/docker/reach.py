@@ -55,8 +55,11 @@ SSH = (
 WAIT_THERE = "echo ready; exec cat"
 """On the other host: ends with the standard input of ``ssh``."""
 
-UNTIL_THE_END = 'trap : TERM; "$@"; rm -rf "$0"'
-"""Runs a program, and removes its folder: also if this process is killed."""
+UNTIL_THE_END = 'trap : TERM; "$@"; trap "" TERM; rm -rf "$0"'
+"""Runs a program, and removes its folder: also if this process is killed.
+
+A program that ended first may be followed by the signal, which is not for the removal.
+"""
 
 SSH_FAILURES = (
     ("host key verification failed", "its key is not known here", "Compare and accept it: {ssh}"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import socket
 import socketserver
@@ -113,6 +114,19 @@ def test_an_engine_is_reached_by_ssh(
     reach._forwards[address].close()
     eventually(lambda: not Path(path).parent.exists())
     assert exchange(socket_of(address), b"b\n") == b"all:b\n"  # reached again
+
+
+def test_a_signal_after_the_program_does_not_end_the_removal_of_its_folder(tmp_path: Path) -> None:
+    removal = tmp_path / "bin/rm"
+    removal.parent.mkdir()
+    removal.write_text(f'#!/bin/sh\nkill -TERM 0\nexec {shutil.which("rm")} "$@"\n')
+    removal.chmod(0o755)
+    folder = tmp_path / "of a forward"
+    folder.mkdir()
+    path = f"{removal.parent}:{os.environ['PATH']}"
+    command = ["sh", "-c", reach.UNTIL_THE_END, str(folder), "true"]
+    subprocess.run(command, env={"PATH": path}, start_new_session=True, check=True)
+    assert not folder.exists()
 
 
 @pytest.mark.root
