@@ -8,7 +8,7 @@ Symbols, as the paper writes them:
     x    parameters      the model, and worker i's copy of it
     η    learning_rate
     τ_i  Update.steps    local steps of worker i in a round
-    p_i  share           of worker i in the samples of the round
+    p_i  share           of worker i in the samples of the round, however many of its epochs it did
     d_i  direction       U_i / τ_i, with U_i the sum of its local steps (which include η)
 
     worker:   E epochs of SGD, a straggler fewer; push U_i    (parts/epochs.py)
@@ -30,6 +30,7 @@ from testbed.algorithms.base import Halves, Update, expect
 from testbed.algorithms.optimizers import Sgd
 from testbed.algorithms.parts.epochs import PartialEpochsWorker, PartialTraining
 from testbed.algorithms.parts.federated import FederatedRounds
+from testbed.algorithms.parts.rounds import own
 from testbed.algorithms.parts.selection import SelectingServer
 from testbed.errors import InvalidValue
 from testbed.payloads import Dense, Vector
@@ -57,8 +58,8 @@ class FedNovaServer(SelectingServer[FedNova]):
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """τ_eff Σ p_i d_i."""
-        total = sum(update.samples for update in round_)
-        shares = [update.samples / total for update in round_]
+        total = sum(own(update) for update in round_)
+        shares = [own(update) / total for update in round_]
         steps = sum(p * update.steps for p, update in zip(shares, round_, strict=True))
         mean = np.zeros_like(self.parameters)
         for p, update in zip(shares, round_, strict=True):

@@ -15,7 +15,8 @@ Symbols, as the paper writes them:
     server:   wait for all;  x ← x - Σ u / M
 
 Deviations: the paper's workers share memory and do not wait for one another; here a round has the
-mean of the workers' steps. comp_k is "largest" or "random", of the model or of each tensor.
+mean of the workers' steps. comp_k is "largest" or "random", of the model or of each tensor. With
+the encoding `packed16`, m is without the rounding of what was sent.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ class PowerServer(TwoExchangesServer):
     def check_message(self, payload: Payload) -> None:
         check_size(payload, self.config.low_rank(self.layout).left_size)
 
-    def check(self, payload: Payload) -> None:
+    def check_payload(self, payload: Payload) -> None:
         check_size(payload, self.config.low_rank(self.layout).right_size)
 
     def answer(self, messages: Sequence[Payload]) -> Payload:

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, Halves, Update, expect
+from testbed.algorithms.base import Halves, Update, expect
 from testbed.algorithms.parts.epochs import EpochsWorker
 from testbed.algorithms.parts.federated import FederatedRounds
 from testbed.algorithms.parts.selection import SelectingServer
@@ -59,12 +59,11 @@ class QFedAvg(FederatedRounds):
 class QFedAvgServer(SelectingServer[QFedAvg]):
     """Weighs the changes of a round by powers of the losses."""
 
-    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Refuse an update without a loss."""
-        self.check(update.payload)
+    def check(self, update: Update) -> None:
+        """Refuse an update without a loss, too."""
+        super().check(update)
         if not number(update.note, "loss", -1.0) >= 0:
             raise RejectedError(f"a loss of {update.note.get('loss')}, expected 0 or more")
-        return super().push(worker, update, now)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ Δ_k / Σ h_k."""

@@ -81,7 +81,7 @@ class QuantServer(DataParallelServer):
         super().__post_init__()
         self._buckets = Buckets.of(self.layout.sizes, self.config.bucket)
 
-    def check(self, payload: Payload) -> None:
+    def check_payload(self, payload: Payload) -> None:
         """Refuse a payload without a scale for every bucket."""
         scales, buckets = expect(Quantized, payload).scales.size, self._buckets.count
         if scales != buckets:

@@ -17,7 +17,9 @@ Symbols, as the paper writes them:
     server:   x ← x - η_g Σ (x - y_i) / |S|;  c ← c + Σ (c_i⁺ - c_i) / N
 
 Deviations: a worker does whole epochs, so K may differ. Both messages have two vectors, the second
-in the note, and count as such. A worker that restarts begins with c_i = 0.
+in the note, and count as such. A worker that restarts begins with c_i = 0; the server remembers the
+c_i of each, to take that of one that left out of c. An update that came late and is dropped changes
+c: its worker has the new c_i.
 """
 
 from __future__ import annotations
@@ -100,22 +102,38 @@ class ScaffoldServer(SelectingServer[Scaffold]):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._control = np.zeros_like(self.parameters)  # c
+        self._change = np.zeros_like(self.parameters)  # of c, at the end of the round
+        self._controls: dict[int, Vector] = {}  # c_i of the workers that have one
 
     def pull(self, worker: int, now: float) -> Reply:
         """Send x and c."""
         reply = super().pull(worker, now)
         return replace(reply, note={**reply.note, CONTROL: self._control})
 
-    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Refuse an update without a control variate that fits."""
+    def check(self, update: Update) -> None:
+        """Refuse an update without a control variate that fits, too."""
+        super().check(update)
         change = update.note.get(CONTROL)
         if not isinstance(change, np.ndarray) or change.shape != self._control.shape:
             raise RejectedError(f"no control variate of {self._control.size} values")
+
+    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
+        """Take over c_i⁺, also if the update is late and dropped: the worker has it."""
+        self.check(update)
+        change = np.asarray(update.note[CONTROL])
+        self._controls[worker] = self._controls.get(worker, np.float32(0)) + change
+        self._change += np.float32(1 / self.workers) * change
         return super().push(worker, update, now)
+
+    def leave(self, worker: int, now: float) -> Sequence[Applied]:
+        """Take c_i out of c: the worker's next process begins with 0."""
+        if worker in self._controls:
+            self._change -= np.float32(1 / self.workers) * self._controls.pop(worker)
+        return super().leave(worker, now)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """η_g Σ (x - y_i) / |S|; update c."""
         total = self.total(round_)
-        for update in round_:
-            self._control += np.float32(1 / self.workers) * np.asarray(update.note[CONTROL])
+        self._control += self._change
+        self._change[:] = 0
         return np.float32(self.config.server_learning_rate / len(round_)) * total

@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from testbed.algorithms.base import Applied, Halves, Update, expect
+from testbed.algorithms.base import Halves, Update, expect
 from testbed.algorithms.parts.epochs import EpochsWorker
 from testbed.algorithms.parts.federated import FederatedRounds
 from testbed.algorithms.parts.rounds import own
@@ -57,12 +57,11 @@ class Term(FederatedRounds):
 class TermServer(SelectingServer[Term]):
     """Weighs the changes of a round by exponentials of the losses."""
 
-    def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
-        """Refuse an update without a finite loss."""
-        self.check(update.payload)
+    def check(self, update: Update) -> None:
+        """Refuse an update without a finite loss, too."""
+        super().check(update)
         if not np.isfinite(number(update.note, "loss", np.nan)):
             raise RejectedError(f"a loss of {update.note.get('loss')}, expected a number")
-        return super().push(worker, update, now)
 
     def mean(self, round_: Sequence[Update]) -> Vector:
         """Σ w_k (θ - θ_k)."""

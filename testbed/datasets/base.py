@@ -53,6 +53,11 @@ class DatasetConfig(StrictModel, ABC):
     fraction: Share = 1.0
     held_out: Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)] = 0.0
 
+    @property
+    def pixel_bytes(self) -> int:
+        """Bytes of a training sample per pixel and colour: float32, unless they stay raw."""
+        return 4
+
     @abstractmethod
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """Prepare the data set, unless it is already prepared. Safe for concurrent processes.

@@ -67,6 +67,10 @@ class Cifar10(DatasetConfig):
     batches: Annotated[int, Field(ge=1, le=5, strict=True)] = 5
     augment: Annotated[bool, Field(strict=True)] = False
 
+    @property
+    def pixel_bytes(self) -> int:
+        return 1 if self.augment else super().pixel_bytes
+
     def prepare(self, cache: Path, *, environment: Mapping[str, str], folder: Path) -> Path:
         """Prepare the data set. The archive is read only if the data set is not prepared yet."""
         return prepare_cifar10(

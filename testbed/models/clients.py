@@ -76,7 +76,9 @@ class ClientSamples:
     def accuracy(
         self, bound: BoundModel, parameters: Vector, *, draw: int = 0, most: int | None = None
     ) -> float:
-        """Return the model's accuracy on the held-out samples, or on the first ``most`` of them.
+        """Return the model's accuracy on the held-out samples, or on ``most`` of them.
+
+        Those are spread evenly: a data set may be sorted by label.
 
         Args:
             bound: the model.
@@ -86,7 +88,8 @@ class ClientSamples:
         """
         if draw:
             seed_globals(draw)
-        own = self.held[:most]
+        count = len(self.held) if most is None else min(most, len(self.held))
+        own = self.held[np.linspace(0, len(self.held) - 1, count).astype(np.int64)]
         with self._personalised(bound, parameters):
             found = bound.evaluate(self.images[own], self.labels[own], transform=self.transform)
         return found.metrics[ACCURACY] or 0.0

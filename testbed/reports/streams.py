@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from testbed.telemetry.ps_events import Produced
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
-PIXEL_BYTES = 4
 
 R = TypeVar("R", bound="RunRecord")
 
@@ -36,7 +35,7 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
         return None
     last = updates.groupby("worker").last()
     images = scenario.dataset.images
-    each = None if images is None else PIXEL_BYTES * prod(images[0])
+    each = None if images is None else scenario.dataset.pixel_bytes * prod(images[0])
     produced, buffered = (int(last[f"stream_{one}"].sum()) for one in ("produced", "buffered"))
     fullest = int(updates["stream_buffered"].max()) if len(updates) else None
     injected = updates["injected"]
@@ -78,16 +77,22 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
     A sample that a worker shares goes up once, and down to all other workers. The paper assumes
     one byte per pixel, and counts each sample once.
     """
-    images, others = scenario.dataset.images, scenario.workers.count - 1
+    images, each = scenario.dataset.images, scenario.dataset.pixel_bytes
     delivered = int(updates["injected"].sum())
     if images is None or not delivered:
         return None
-    shared, pixels = delivered / others, prod(images[0])
+    shared, pixels = _shared(updates), prod(images[0])
     return {
-        "up_bytes": number(shared * PIXEL_BYTES * pixels),
-        "down_bytes": delivered * PIXEL_BYTES * pixels,
+        "up_bytes": number(shared * each * pixels),
+        "down_bytes": delivered * each * pixels,
         "paper_bytes": number(shared * pixels),
     }
+
+
+def _shared(updates: pd.DataFrame) -> float:
+    """Return the number of samples shared: in a round, each goes to all others that push in it."""
+    rounds = updates.groupby("time_seconds")["injected"].agg(["sum", "size"])
+    return float((rounds["sum"] / (rounds["size"] - 1).clip(lower=1)).sum())
 
 
 def total(run: RunRecord, count: str) -> float:
@@ -125,8 +130,7 @@ def shared_bytes(run: RunRecord) -> float:
     images = run.scenario.dataset.images
     if images is None:
         return nan
-    others = run.scenario.workers.count - 1
-    return float(run.updates["injected"].sum() / others / rounds(run) * prod(images[0]))
+    return _shared(run.updates) / rounds(run) * prod(images[0])
 
 
 def of_streams(measure: Callable[[R], float]) -> Callable[[R], float]:

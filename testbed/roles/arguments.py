@@ -28,6 +28,7 @@ class Arguments(BaseModel):
     Attributes:
         node: the node's name in the run, such as ``w3``.
         index: number of a worker, 0 for other roles.
+        process: number of its process: 0, then one more after every restart.
         folder: holds ``scenario.yaml``, ``data``, ``ps``, ``sockets`` and, if used, ``custom``.
         server: the parameter server's ``address:port`` for workers.
         token: the role's token for the parameter server; for that one itself, the run's secret.
@@ -46,6 +47,7 @@ class Arguments(BaseModel):
 
     node: str
     index: int = 0
+    process: int = 0
     folder: Path
     server: str = ""
     token: Annotated[str, Field(min_length=1)]

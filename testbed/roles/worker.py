@@ -49,7 +49,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     experiment = arguments.experiment(opened)
     shared = _shared_compute(experiment, arguments)
     parameters = None if shared is None else shared.parameters
-    worker = experiment.worker(arguments.index, parameters=parameters)
+    index, process = arguments.index, arguments.process
+    worker = experiment.worker(index, process=process, parameters=parameters)
     layout, clock = experiment.network.layout, EmulatedClock(experiment.scenario.time_scale)
     follows = worker.half.config.SENDS_ORDERS
     stream = device_stream(experiment, arguments, worker=worker, clock=clock)
@@ -58,14 +59,14 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
     heartbeat = Heartbeat(every=interval(experiment.scenario.workers.count))
     with heartbeat.beating(), connect(address, arguments, experiment=experiment) as connection:
         device = Device(
-            index=arguments.index,
+            index=index,
             compute=compute,
             parameters=worker.half.parameters,
             data=experiment.data,
             fingerprint=layout.fingerprint,
             size=layout.size,
-            step=experiment.step(arguments.index),
-            each_sample=experiment.each_sample(arguments.index),
+            step=experiment.step(index, process=process),
+            each_sample=experiment.each_sample(index),
             connection=connection,
             clock=clock,
             paced_first=follows or worker.half.config.WAKES,
@@ -77,15 +78,15 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             slow=partial(factor, str(arguments.slow)),
             stream=stream,
             own=worker.half.config.PAYLOADS,
-            client=experiment.client(arguments.index),
+            client=experiment.client(index),
             bound=compute.bound if isinstance(compute, OwnCompute) else None,
         )
         if stream is not None:
-            stream.report = partial(_report_receipt, connection, arguments.index)
+            stream.report = partial(_report_receipt, connection, index)
             stream.connect()  # training starts only once all streams are connected
         _join(device, experiment)
         if follows:
-            follow_orders(connection, arguments.index, worker, clock)
+            follow_orders(connection, index, worker, clock)
         try:
             drive(worker.loop(), device, own=isinstance(experiment.scenario.algorithm, OwnCode))
         except (TerminatedError, RejectedError):

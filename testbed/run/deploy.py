@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -39,7 +39,7 @@ class Deployment:
     pause: Callable[[float], None] = time.sleep  # sleeps for seconds
     as_now: Callable[[NodeSpec], NodeSpec] = lambda node: node  # with its current link
     _containers: dict[str, int] = field(default_factory=dict, init=False)
-    _launched: set[str] = field(default_factory=set, init=False)
+    _launched: Counter[str] = field(default_factory=Counter, init=False)
     _asked: deque[tuple[NodeSpec, Pending]] = field(default_factory=deque, init=False)
 
     def create_containers(self) -> None:
@@ -105,10 +105,13 @@ class Deployment:
 
     def _begin(self, launch: LaunchSpec) -> Pending:
         """Request a node from the agent, as it is now."""
-        name = launch.node.name
-        self._launched.add(name)
+        name, arguments = launch.node.name, dict(launch.arguments)
+        if arguments and (earlier := self._launched[name]):
+            arguments["process"] = str(earlier)
+        self._launched[name] += 1
         node, container = self.as_now(launch.node), self._containers.get(name)
-        return self.agent.begin_launch(replace(launch, node=node, container=container))
+        launch = replace(launch, node=node, container=container, arguments=arguments)
+        return self.agent.begin_launch(launch)
 
     def settle(self, *, but: int = 0) -> None:
         """Wait for the requested nodes, except for ``but`` of them, and record their launches."""

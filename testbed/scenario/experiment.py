@@ -163,28 +163,34 @@ class Experiment:
         """Build the parameter server's queue, empty."""
         return ServiceQueue(float(self.scenario.ps.service or 0.0))
 
-    def worker(self, index: int, *, parameters: Vector | None = None) -> Worker:
-        """Build the loop of a worker, which keeps its model in ``parameters`` if given: zeros."""
-        scenario, name = self.scenario, f"w{index}"
+    def worker(self, index: int, *, process: int = 0, parameters: Vector | None = None) -> Worker:
+        """Build the loop of a worker.
+
+        Args:
+            index: its number.
+            process: number of its process; one after a restart draws other numbers.
+            parameters: where it keeps its model if given: zeros.
+        """
+        scenario, draws = self.scenario, partial(self._draws, index, process=process)
         network, local = self.network, self._initial_local
         half = self.algorithm.worker(
             network.worker_layout,
             scenario.workers.count,
-            rng=stream(scenario.seed, name, "algorithm"),
+            rng=draws("algorithm"),
             index=index,
             shared_seed=_number(stream(scenario.seed, "workers", "shared seed")),
             parameters=parameters,
         )
         half.parameters[network.layout.size :] = local
-        own, draws = self.shards[index], self.own_files or self.data.transform
+        own, transforms = self.shards[index], self.own_files or self.data.transform
         return Worker(
             half,
             stream=Stream(scenario.workers.batch_size, own=len(own), least=network.least_samples),
-            source=self.order(index, own),
-            think=self.think(index),
+            source=self.order(index, own, process=process),
+            think=self.think(index, process=process),
             encoding=scenario.encoding,
-            draws=stream(scenario.seed, name, "transform") if draws else None,
-            seeds=stream(scenario.seed, name, "globals") if self.own_files else None,
+            draws=draws("transform") if transforms else None,
+            seeds=draws("globals") if self.own_files else None,
             local=local.size,
             evaluates=clients_by("workers", scenario) is not None,
         )
@@ -194,9 +200,14 @@ class Experiment:
         """What every worker has of its own when it begins; no values unless the model has such."""
         return self.network.initial_local(stream(self.scenario.seed, "model"))
 
-    def order(self, index: int, own: Samples) -> Shard:
+    def _draws(self, index: int, use: str, *, process: int = 0) -> np.random.Generator:
+        """Return worker ``index``'s generator for a use; a restarted process has another."""
+        again = (f"process {process}",) if process else ()
+        return stream(self.scenario.seed, f"w{index}", use, *again)
+
+    def order(self, index: int, own: Samples, *, process: int = 0) -> Shard:
         """Return worker ``index``'s own training samples, in the order of their use."""
-        return Shard(own, stream(self.scenario.seed, f"w{index}", "order"))
+        return Shard(own, self._draws(index, "order", process=process))
 
     def arrivals(self) -> Sequence[Arrivals] | None:
         """Return the arrivals of each worker's stream, by index; None without streams."""
@@ -212,15 +223,14 @@ class Experiment:
         """Bytes of a training sample without its label."""
         return self.data.train_images[:1].nbytes
 
-    def think(self, index: int) -> Callable[[], float]:
+    def think(self, index: int, *, process: int = 0) -> Callable[[], float]:
         """Return a sampler of worker ``index``'s emulated waits between computing and pushing."""
         think = self.scenario.workers.think_of(self.devices[index].device_class)
         if think is None:
             return Constant(0.0)
-        draws = stream(self.scenario.seed, f"w{index}", "think")
-        return Durations(think.law, think.mean, draws)
+        return Durations(think.law, think.mean, self._draws(index, "think", process=process))
 
-    def step(self, index: int) -> Callable[[], float] | None:
+    def step(self, index: int, *, process: int = 0) -> Callable[[], float] | None:
         """Return a sampler of worker ``index``'s emulated step times; None for full speed.
 
         The time per sample of the batch is not included.
@@ -230,7 +240,7 @@ class Experiment:
             return None
         if pace.law.family == "constant":
             return Constant(pace.base_seconds)
-        draws = stream(self.scenario.seed, f"w{index}", "speed")
+        draws = self._draws(index, "speed", process=process)
         return Durations(pace.law, pace.base_seconds, draws)
 
     def each_sample(self, index: int) -> float:

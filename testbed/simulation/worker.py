@@ -105,7 +105,7 @@ class SimulatedWorker:
 
     Attributes:
         draw_step: draws the emulated seconds of a training step, one step ahead.
-        create: creates the worker in its initial state.
+        create: creates the worker in its initial state; ``process`` counts its processes from 0.
         stream: the source of its samples; None if all are available at once. The stream continues
             when the worker restarts.
         sample_bytes: size of a sample that it shares.
@@ -113,11 +113,19 @@ class SimulatedWorker:
         client: the samples on which it evaluates models; None if it does not.
     """
 
-    STATE: ClassVar = ("next_think", "draw_step", "_step", "_pending", "_now", "_compute")
+    STATE: ClassVar = (
+        "next_think",
+        "draw_step",
+        "_step",
+        "_pending",
+        "_now",
+        "_compute",
+        "_process",
+    )
     index: int
     worker: Worker
     draw_step: Callable[[], float]
-    create: Callable[[], Worker] | None = None
+    create: Callable[..., Worker] | None = None
     stream: SimulatedStream | None = None
     sample_bytes: int = 0
     each_sample: float = 0.0
@@ -128,6 +136,7 @@ class SimulatedWorker:
     _pending: float = 0.0  # duration of what it waits with at its horizon
     _now: float = 0.0
     _compute: float = 0.0
+    _process: int = 0  # number of restarts
 
     def __post_init__(self) -> None:
         self._attach()
@@ -142,7 +151,8 @@ class SimulatedWorker:
     def restart(self) -> None:
         """Restart from scratch; the worker's process has ended."""
         assert self.create is not None, "a worker that is restarted can be created again"
-        self.worker = self.create()
+        self._process += 1
+        self.worker = self.create(process=self._process)
         self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
 

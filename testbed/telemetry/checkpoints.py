@@ -24,7 +24,7 @@ from testbed.telemetry.files import replacing
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 from testbed.values.state import PlainState
 
-FORMAT = 6
+FORMAT = 7
 KEY = "testbed"
 DIGEST = "sha256"
 NO_DIGEST = "0" * 64

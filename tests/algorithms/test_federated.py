@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from testbed.algorithms import DiLoCo, FedAsync, FedAvg, FedBuff, FedNova, FedOpt, FedProx
 from testbed.algorithms.base import Applied, Stream, Update
 from testbed.algorithms.optimizers import Sgd
+from testbed.algorithms.parts.rounds import own
 from testbed.algorithms.parts.schedule import StepDecay
 from testbed.payloads import Dense
 
@@ -52,8 +53,9 @@ def test_a_single_last_sample_joins_the_previous_batch_where_a_step_needs_two(
 def test_fedavg_weighs_by_samples_by_hand(group_of: GroupOf) -> None:
     """η = 1/2; w0 has 30 samples and moves by (4, 0), w1 10 and by (0, 8): (3, 2) off (8, 16)."""
     group = group_of(FedAvg(name="fedavg", learning_rate=0.5), 2)
-    for index, own in ((0, 30), (1, 10)):
-        assert group.workers[index].next_batch_size(Stream(batch_size=50, own=own), 0.0) == own
+    for index, count in ((0, 30), (1, 10)):
+        stream = Stream(batch_size=50, own=count)
+        assert group.workers[index].next_batch_size(stream, 0.0) == count
     update = group.workers[1].step(floats(0, 16), 10, 0.0)
     assert update is not None
     assert group.server.push(1, update, 0.0) == ()
@@ -216,7 +218,10 @@ def test_a_schedule_by_rounds_is_refused_without_rounds() -> None:
 
 
 def test_a_straggler_trains_for_fewer_epochs(group_of: GroupOf) -> None:
-    """Of 4 epochs of one batch each; every number from 1 to 4 is drawn in 60 rounds."""
+    """Of 4 epochs of one batch each; every number from 1 to 4 is drawn in 60 rounds.
+
+    Each counts as 4 epochs: the worker has as many samples as one that is no straggler.
+    """
     config = FedProx(name="fedprox", local_epochs=4, stragglers=1.0)
     worker = group_of(config, 1).workers[0]
     found = set()
@@ -226,7 +231,27 @@ def test_a_straggler_trains_for_fewer_epochs(group_of: GroupOf) -> None:
             worker.next_batch_size(Stream(batch_size=10, own=10), 0.0)
             update = worker.step(floats(1, 1), 10, 0.0)
         found.add(update.steps)
+        assert own(update) == 40
     assert found == {1, 2, 3, 4}
+
+
+def test_the_work_of_a_straggler_counts_in_full(group_of: GroupOf) -> None:
+    """FedProx's algorithm 2: of two workers with 10 samples each, one did 1 of 4 epochs.
+
+    U is (8, 0) and (0, 2), and their mean (4, 1).
+    """
+    group = group_of(FedProx(name="fedprox", local_epochs=4), 2)
+    group.server.push(0, Update(Dense(floats(8, 0)), 0, 40, 4), 0.0)
+    group.server.push(1, Update(Dense(floats(0, 2)), 0, 10, 1, note={"left_out": 30.0}), 0.0)
+    assert group.server.parameters.tolist() == [8 - 4, 16 - 1]
+
+
+def test_fednova_removes_the_bias_of_a_straggler(group_of: GroupOf) -> None:
+    """Likewise: d is (2, 0) and (0, 2), p 1/2 each and τ_eff 5/2: 5/2 (1, 1)."""
+    group = group_of(FedNova(name="fednova", local_epochs=4), 2)
+    group.server.push(0, Update(Dense(floats(8, 0)), 0, 40, 4), 0.0)
+    group.server.push(1, Update(Dense(floats(0, 2)), 0, 10, 1, note={"left_out": 30.0}), 0.0)
+    assert group.server.parameters.tolist() == [8 - 2.5, 16 - 2.5]
 
 
 def test_fednova_averages_directions_by_hand(group_of: GroupOf) -> None:

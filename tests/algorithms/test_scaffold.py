@@ -55,6 +55,28 @@ def test_scaffold_by_hand(group_of: Any) -> None:
     assert group.pull(0).note["control"].tolist() == [2, 4]
 
 
+def test_scaffold_takes_the_control_of_a_dropped_update_and_not_of_one_that_left(
+    group_of: Any,
+) -> None:
+    """η_l = 1/2, one step each: w1's gradient (4, 0) comes a round late.
+
+    Its c_1 is (4, 0), so c is (2, 0) until w1 leaves, although x never moved: w0's gradient is 0.
+    """
+    rules = {"deadline": "10s"}
+    group = group_of(Scaffold.model_validate({"name": "scaffold", "rounds": rules}), 2)
+    group.push(0, 0, 0, now=9.0)
+    group.server.tick(10.0)
+    group.pull(0, now=20.0)
+    assert group.push(1, 4, 0, now=21.0) == ()
+    applied = group.push(0, 0, 0, now=22.0)
+    assert [one.step_scale for one in applied] == [1, 0]
+    assert group.server.parameters.tolist() == [8, 16]
+    assert group.pull(0, now=30.0).note["control"].tolist() == [2, 0]
+    group.server.leave(1, 31.0)
+    group.push(0, 0, 0, now=32.0)
+    assert group.pull(0, now=40.0).note["control"].tolist() == [0, 0]
+
+
 def test_scaffold_refuses_other_optimizers_and_updates_without_a_control(group_of: Any) -> None:
     with pytest.raises(ValidationError, match="SGD with a constant learning rate"):
         Scaffold(name="scaffold", optimizer=Adam(name="adam"))

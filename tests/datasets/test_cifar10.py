@@ -46,13 +46,14 @@ def packed(content: dict[str, bytes]) -> bytes:
     return stream.getvalue()
 
 
-def prepare(folder: Path, data: Path, *, batches: int = 5) -> Path:
+def prepare(folder: Path, data: Path, *, batches: int = 5, raw: bool = False) -> Path:
     return prepare_cifar10(
         folder / "cache",
         environment={"TESTBED_DATA": str(data)},
         archive=SMALL,
         urls=NOWHERE,
         batches=batches,
+        raw=raw,
     )
 
 
@@ -73,6 +74,14 @@ def test_found_where_testbed_data_leads(tmp_path: Path, below: str, compressed: 
     raw = np.frombuffer(CONTENT["test.bin"], np.uint8)[1:3073].astype(float)
     expected = ((raw - raw.mean()) / raw.std()).reshape(3, 32, 32)  # red, green, blue, by rows
     np.testing.assert_allclose(data.test_images[0], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("augment", [False, True])
+def test_pixels_have_the_bytes_that_the_options_say(tmp_path: Path, augment: bool) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ARCHIVE.name).write_bytes(packed(CONTENT))
+    images = load(prepare(tmp_path, tmp_path / "data", raw=augment)).train_images
+    assert images.itemsize == Cifar10(name="cifar10", augment=augment).pixel_bytes
 
 
 def test_only_the_first_batches(tmp_path: Path) -> None:

@@ -35,15 +35,22 @@ def test_a_model_is_personalised_for_its_evaluation_only() -> None:
     assert plain.accuracy(bound, parameters) == pytest.approx(2 / 3)  # -2 and 0.5 are 0
     assert plain.accuracy(bound, parameters, most=1) == 0  # 2 is not
     assert samples(0.1).accuracy(bound, parameters) == pytest.approx(2 / 3)  # 0.5 is taken for 1
-    assert samples(0.1).accuracy(bound, parameters, most=2) == 1
+    assert samples(0.1).accuracy(bound, parameters, most=2) == 1 / 2  # 2 and 0.5: the ends
     assert not parameters.any()
-
     measured = Evaluation(0.7, {"top1": 0.5}, 4)
     both = HeldOut([plain, samples(0.1)], most=2).evaluate(bound, parameters, measured, final=False)
-    assert both.metrics["clients_mean"] == (0.5 + 1) / 2
+    assert both.metrics["clients_mean"] == 1 / 2
     final = HeldOut([plain, samples(0.1)], most=2).evaluate(bound, parameters, measured, final=True)
     assert (final.metrics["clients_mean"], final.metrics["top1"]) == (pytest.approx(2 / 3), 0.5)
     assert not parameters.any()
+
+
+def test_some_samples_of_a_client_are_of_all_labels_if_they_are_sorted() -> None:
+    network = Mlp(name="mlp", hidden=()).build((1, 1, 1), 2, folder=Path())
+    parameters = zeros(network.layout.size)
+    images, labels = np.ones((100, 1, 1, 1), np.float32), np.repeat([0, 1], 50)
+    client = ClientSamples(images, labels, np.arange(100))
+    assert client.accuracy(network.bind(parameters), parameters, most=10) == 1 / 2
 
 
 def test_buffers_change_by_their_whole_gradient() -> None:

@@ -108,6 +108,20 @@ def test_a_restarted_node_gets_a_new_container_if_the_engine_ended_its_own(make_
     assert [spec.node.name for spec in small.driver.contained[5:]] == ["w1"]
 
 
+def test_a_restarted_node_is_told_which_of_its_processes_it_is(small: Any) -> None:
+    told: list[tuple[str, str | None]] = []
+
+    def launch(launch: LaunchSpec) -> int:
+        told.append((launch.node.name, launch.arguments.get("process")))
+        return 1000
+
+    small.agent.launch = launch
+    deploying = deployment(small)
+    for name in ("w0", "w1", "w1", "w1", "w0"):
+        deploying.launch(small.setup.plan.node(name))
+    assert told == [("w0", None), ("w1", None), ("w1", "1"), ("w1", "2"), ("w0", "1")]
+
+
 def test_a_node_that_fails_at_first_is_not_retried(make_small: Any) -> None:
     small = make_small("runtime=docker")
     small.driver.makes = True

@@ -235,10 +235,13 @@ def play(
             made[index] = SimulatedWorker(index, worker, drawn, remake, stream, client=client)
         return made, MadeUp()
 
-    def one(index: int) -> Worker:
-        shard = Shard(np.arange(20 * index, 20 * index + 20), np.random.default_rng(20 + index))
-        half = config.worker(LAYOUT, count, rng=np.random.default_rng(10 + index))
-        draws = np.random.default_rng(30 + index)
+    def one(index: int, *, process: int = 0) -> Worker:
+        order, algorithm, draws = (
+            np.random.default_rng([use + index, process] if process else use + index)
+            for use in (20, 10, 30)
+        )
+        shard = Shard(np.arange(20 * index, 20 * index + 20), order)
+        half = config.worker(LAYOUT, count, rng=algorithm)
         evaluates = client is not None
         return Worker(half, Stream(2), shard, think=lambda: 0.0, draws=draws, evaluates=evaluates)
 

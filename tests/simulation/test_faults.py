@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import cycle
 from math import sqrt
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed import Run
 from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
+from testbed.algorithms.frame.worker import Shard
 from testbed.plan.written import read_plan
 from testbed.reports.metrics.outline import STATES
 from testbed.reports.metrics.replay import Replay
+from testbed.scenario.experiment import Experiment
+from testbed.simulation.build import build
 
 World = Callable[..., Any]
+Simulate = Callable[..., Run]
 ASGD = Asgd(name="asgd")
 
 
@@ -66,6 +72,24 @@ def test_a_worker_that_is_killed_and_rejoins_starts_from_scratch(world: World) -
     assert book.column("time_seconds") == pytest.approx([3.02, 4.54])
     assert book.column("sequence") == [1, 2]
     assert [fault.kind for fault in book.faults] == ["kill", "join"]
+
+
+def test_a_restarted_worker_takes_other_samples_than_before(
+    run_simulation: Simulate, digits: Path
+) -> None:
+    """A worker that is there for four steps at a time also uses the rest of its samples."""
+    experiment = Experiment.open(run_simulation("short", "stop.updates=1").folder.path, data=digits)
+    parameters = np.zeros(experiment.network.worker_layout.size, np.float32)
+    workers, _ = build(experiment, 0, parameters, processes=1)
+    subject, own = workers[0], experiment.shards[0]
+    used, of_each = set[int](), []
+    for _ in range(20):
+        assert isinstance(subject.worker.source, Shard)
+        of_each.append(subject.worker.source.take(len(own) // 3).tolist())
+        used.update(of_each[-1])
+        subject.restart()
+    assert len(used) > 0.95 * len(own)
+    assert of_each[0] == experiment.order(0, own).take(len(own) // 3).tolist()
 
 
 def test_a_push_in_transit_is_lost_with_its_worker(world: World) -> None:

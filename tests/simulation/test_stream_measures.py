@@ -64,6 +64,19 @@ def test_samples_shared_in_a_round(run_simulation: Simulate) -> None:
     assert measured(run, "round_samples") == [120 + 2 * shared / 64]
 
 
+def test_a_shared_sample_counts_once_however_many_push_in_a_round(
+    run_simulation: Simulate,
+) -> None:
+    """Rounds of three, two and one workers: 4, 6 and no samples are shared, of 64 pixels each.
+
+    In the first, w0 and w1 share 2 each: each gets 2, and w2 gets 4. In the second, w1 shares 6.
+    """
+    run = run_simulation("few", "stop.updates=6", "workers.count=3", processes=1, text=QUEUE)
+    times, injected = [1, 1, 1, 2, 2, 3], [2, 2, 4, 6, 0, 0]
+    vars(run)["updates"] = run.updates.assign(time_seconds=times, injected=injected)
+    assert measured(run, "shared_bytes") == [pytest.approx((4 + 6) / 3 * 64)]
+
+
 def test_values_of_compressed_rounds(run_simulation: Simulate) -> None:
     """A δ of 1 always compresses. Tensors of 4 x 64, 4, 10 x 4 and 10: 25 + 1 + 4 + 1 values."""
     algorithm = "algorithm={scadles: {learning_rate: 0.01, ratio: 0.1, delta: 1}}"

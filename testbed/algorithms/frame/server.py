@@ -318,7 +318,8 @@ class Server:
             if not pending:
                 twice = f"it applied an update of w{one.worker} that is not pending"
                 raise breach(self.half, "push", twice)
-            self.steps += pending.pop(0)
+            steps = pending.pop(0)
+            self.steps += steps if one.step_scale else 0  # else dropped, for being late
             version = self.version - len(applied) + place
             if one.version != version:
                 other = f"it applied an update at version {one.version}, expected {version}"

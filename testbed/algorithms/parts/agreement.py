@@ -99,10 +99,10 @@ class AgreeingServer(RoundServer[Any]):
             return applied
         return self._close(now)
 
-    def check(self, payload: Payload) -> None:
+    def check_payload(self, payload: Payload) -> None:
         """Refuse a payload that is neither dense nor sparse."""
         if not isinstance(payload, Sparse):
-            super().check(payload)
+            super().check_payload(payload)
 
     def ready(self, worker: int) -> bool:
         """Return True once the answer to the worker's request is available."""

@@ -9,6 +9,7 @@ import numpy as np
 from testbed.algorithms.base import Stream, Update
 from testbed.algorithms.parts.local_training import LocalTraining, LocalTrainingWorker
 from testbed.algorithms.parts.options import Portion
+from testbed.algorithms.parts.rounds import LEFT_OUT
 from testbed.payloads import Vector
 
 
@@ -55,6 +56,14 @@ class PartialEpochsWorker(EpochsWorker):
         most, share = super().epochs(), self.config.stragglers
         late = share > 0 and self.rng.random() < share
         return int(self.rng.integers(1, most + 1)) if late else most
+
+    def step(self, gradient: Vector, samples: int, now: float) -> Update | None:
+        """Train; note in a push how many samples a full number of epochs would have had more."""
+        missing = (super().epochs() - self._epochs) * self._own  # of this push
+        update = super().step(gradient, samples, now)
+        if update is None or not missing:
+            return update
+        return replace(update, note={**update.note, LEFT_OUT: float(missing)})
 
 
 class PartialTraining(LocalTraining):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from math import isfinite
 from typing import ClassVar
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from testbed.algorithms.base import Applied, C, Samples, ServerHalf, Update, expect
 from testbed.errors import RejectedError
 from testbed.payloads import Dense, Payload, Sparse, Vector
+from testbed.payloads.notes import number
 
 
 class RoundServer(ServerHalf[C]):
@@ -45,9 +47,7 @@ class RoundServer(ServerHalf[C]):
         if not update.steps:
             self._silent.add(worker)
             return self._close(now)
-        if own(update) < 1:
-            raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
-        self.check(update.payload)
+        self.check(update)
         self._pushed[worker] = update
         return self._close(now)
 
@@ -59,11 +59,21 @@ class RoundServer(ServerHalf[C]):
         """Return the members that have neither pushed nor reported a silent stream."""
         return self._members - self._pushed.keys() - self._silent
 
-    def check(self, payload: Payload) -> None:
-        """Refuse a payload that a round cannot use.
+    def check(self, update: Update) -> None:
+        """Refuse an update that a round cannot use.
 
         Raises:
-            RejectedError: the payload is of another kind.
+            RejectedError: the payload is of another kind, or no sample of its own is behind it.
+        """
+        if own(update) < 1:
+            raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
+        self.check_payload(update.payload)
+
+    def check_payload(self, payload: Payload) -> None:
+        """Refuse a payload of another kind, or of the wrong size.
+
+        Raises:
+            RejectedError: it is.
         """
         expect(self.PAYLOAD, payload)
 
@@ -100,14 +110,24 @@ class RoundServer(ServerHalf[C]):
         ]
 
 
+LEFT_OUT = "left_out"
+"""Name in a straggler's note: samples of the epochs that it was to train for, and did not."""
+
+
 def message(version: int, shared: Samples | None = None, **note: float) -> Update:
     """Create a message that does not change the model, such as ``silent``: no samples arrived."""
     return Update(Sparse.nothing(), version, samples=0, steps=0, note=note, shared=shared)
 
 
 def own(update: Update) -> int:
-    """Return b_i, the samples from the worker's own stream, without those shared by others."""
-    return update.samples - int(update.note.get("injected", 0))
+    """Return b_i, what the update counts for in a mean: the samples of the worker's own.
+
+    Those that others shared do not count; those that a straggler left out do, since all of its
+    samples are behind its update, only in fewer epochs.
+    """
+    injected, left_out = (number(update.note, name) for name in ("injected", LEFT_OUT))
+    more = left_out - injected
+    return update.samples + (int(more) if isfinite(more) else 0)
 
 
 def weighted(round_: Sequence[Update], size: int) -> Vector:

@@ -8,10 +8,9 @@ from typing import Any, TypeVar
 
 from testbed.algorithms.base import Applied, Reply, Ticked, Update
 from testbed.algorithms.parts.federated import FederatedRounds, TrainingServer, scaled
-from testbed.algorithms.parts.rounds import own, weighted
+from testbed.algorithms.parts.rounds import weighted
 from testbed.algorithms.selection import History
 from testbed.algorithms.selection.custom import chosen
-from testbed.errors import RejectedError
 from testbed.payloads import Vector
 
 F = TypeVar("F", bound=FederatedRounds)
@@ -51,11 +50,9 @@ class SelectingServer(TrainingServer[F]):
 
     def push(self, worker: int, update: Update, now: float) -> Sequence[Applied]:
         """Process an update of this round, or a late one."""
-        self.check(update.payload)
+        self.check(update)
         began, pulled = self._out.get(worker, (self._rounds, None))
         late = self._rounds - began
-        if own(update) < 1:
-            raise RejectedError(f"{own(update)} samples of its own, expected at least 1")
         self._out.pop(worker, None)
         seconds = None if pulled is None else now - pulled
         self._history.arrived(worker, update, seconds=seconds)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.random import Generator
 
 from testbed.algorithms.base import Update
+from testbed.algorithms.parts.rounds import own
 from testbed.payloads.notes import number
 from testbed.values.fields import StrictModel
 
@@ -26,7 +27,7 @@ class History:
     Attributes:
         round: number of the current round, from 1.
         participants: workers whose updates were in the last round.
-        samples: number of samples behind its last update.
+        samples: what its last update counted for (``own`` of rounds): its samples, by epochs.
         losses: mean loss of its batches, as it reported with its last update.
         squared_losses: mean of their squares.
         durations: emulated seconds from the last reply to the push that followed.
@@ -58,7 +59,7 @@ class History:
 
     def arrived(self, worker: int, update: Update, *, seconds: float | None) -> None:
         """Record an update, ``seconds`` after the reply that it builds on, if known."""
-        self.samples[worker], self.last[worker] = update.samples, self.round
+        self.samples[worker], self.last[worker] = own(update), self.round
         for name, values in (("loss", self.losses), ("squared_loss", self.squared_losses)):
             if isfinite(value := number(update.note, name, nan)):
                 values[worker] = value

@@ -1,11 +1,12 @@
 """The server's loop, called by hand: order, repeats, refusals, the end."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from testbed.algorithms import AdaComp, Asgd
+from testbed.algorithms import AdaComp, Asgd, FedAvg
 from testbed.algorithms.base import Applied, Measured, Update
 from testbed.algorithms.frame.effects import Effects, Release
 from testbed.algorithms.frame.server import Server
@@ -377,3 +378,21 @@ def test_a_worker_that_is_silent_for_too_long_is_removed() -> None:
         subject.push(A, 1, update=dense(0), now=11.0)
     assert subject.tick(15.0).removed == (B,)
     assert subject.stalled
+
+
+def test_steps_of_a_dropped_update_are_not_in_the_model() -> None:
+    """The first of two ends the round; the other's two steps come late, and are dropped."""
+    options = {"fraction": 0.5, "rounds": {"over_selection": 2.0}}
+    config = FedAvg.model_validate({"name": "fedavg", **options})
+    half = config.server(LAYOUT, 2, parameters=np.zeros(N, np.float32), rng=RNG)
+    subject, steps = Server(half, StopRule()), {A: 3, B: 2}
+    for worker in (A, B):
+        subject.join(worker)
+    subject.begin(0.0)
+    for worker in (A, B):
+        subject.pull(worker, 0.0)
+    for worker, sequence, version in ((A, 1, 0), (B, 1, 0), (A, 2, 1)):
+        update = replace(dense(version), steps=steps[worker])
+        effects = subject.push(worker, sequence, update=update, now=1.0)
+    assert [one.step_scale for one in effects.applied] == [1, 0]
+    assert subject.steps == 3 + 3
