@@ -178,13 +178,13 @@ class TrafficMeter:
         return {}
 
 
-def read_interface(process: int | str, *, interface: str = INTERFACE) -> InterfaceCounters:
-    """Return the counters of an interface in a process's network namespace (or ``thread-self``).
+def read_interface(process: int | str) -> InterfaceCounters:
+    """Return the counters of ``eth0`` in a process's network namespace (or ``thread-self``).
 
     Raises:
         OSError, KeyError: no such process, or no such interface.
     """
-    return _read_interfaces(process)[interface]
+    return _read_interfaces(process)[INTERFACE]
 
 
 def read_ports() -> dict[str, Carried]:

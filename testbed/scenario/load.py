@@ -96,7 +96,6 @@ def load_document(
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
-    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Check a parsed scenario, also one inside another document.
 
@@ -106,14 +105,13 @@ def load_document(
         overrides: values that replace the document's.
         own_code: whether the user's own files, found with ``locate``, check their options.
         has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
-        seeds: seeds to check it with, instead of its own.
 
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
     refuse_study(document)
     done = completed(document, SchemaNode(Scenario), locate=locate, overrides=overrides)
-    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda, seeds=seeds)
+    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda)
 
 
 def refuse_study(document: Document) -> None:
@@ -134,9 +132,13 @@ def load_completed(
     locate: Callable[[str], Path] | None,
     own_code: bool,
     has_cuda: HasCuda | None,
-    seeds: Sequence[int],
+    seeds: Sequence[int] = (),
 ) -> Scenario:
-    """Check a scenario to which its bases and overrides are applied; see ``load_document``."""
+    """Check a scenario to which its bases and overrides are applied; see ``load_document``.
+
+    Args:
+        seeds: seeds to check it with, instead of its own.
+    """
     root, file = SchemaNode(Scenario), document.root.file
     if is_workload(document):
         found, expected = "a workload", "a training, with algorithm, model and dataset"

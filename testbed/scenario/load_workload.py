@@ -42,7 +42,7 @@ def load_any(
     has_cuda: HasCuda | None = None,
     seeds: Sequence[int] = (),
 ) -> Scenario | Workload:
-    """Load a scenario file of either kind; arguments are those of ``load_document``."""
+    """Load a scenario file of either kind; arguments are those of ``load_completed``."""
     path = find_scenario(Path(path))
     document = parse_document(read_text(path), display_name(path))
     return load_any_document(
@@ -63,7 +63,7 @@ def load_any_document(
 ) -> Scenario | Workload:
     """Load a parsed scenario of either kind; ``locate`` finds the files that it names.
 
-    Arguments and errors are those of ``load_document``.
+    Arguments and errors are those of ``load_completed``.
     """
     done = _completed(document, locate, overrides)
     if is_workload(done):

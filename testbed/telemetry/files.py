@@ -119,9 +119,9 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         os.close(folder)
 
 
-def write_atomically(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a whole file; see ``replacing``."""
-    with replacing(path, lasting=lasting) as fresh:
+    with replacing(path) as fresh:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
