@@ -41,6 +41,7 @@ from testbed.scenario.profiles import is_file
 from testbed.scenario.scalars import display, dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
+from testbed.scenario.source import Locate
 from testbed.scenario.synonyms import nearest
 from testbed.values.family import full_form
 from testbed.values.fields import replaced
@@ -73,7 +74,7 @@ def own_members(document: Document) -> Iterator[tuple[Keys, str, str]]:
             yield document.written((*path, "file")), family, kinds[name]
 
 
-def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
+def check_files(document: Document, locate: Locate) -> Iterator[Finding]:
     """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
     for path, family, kind in own_members(document):
         file = document.at(path)
@@ -104,7 +105,7 @@ def relative_names(document: Document) -> Iterator[tuple[Keys, str]]:
         yield path, folder
 
 
-def with_folder(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
+def with_folder(scenario: Scenario, locate: Locate) -> Scenario:
     """Return the scenario with the absolute path of its data's folder, which is not copied."""
     dataset = scenario.dataset
     if not isinstance(dataset, FolderDataset):
@@ -230,7 +231,7 @@ GIVEN: Mapping[Keys, int] = {("model",): 2, PARTITION: 3}
 
 
 def apply_own_code(
-    scenario: Scenario, document: Document, locate: Callable[[str], Path]
+    scenario: Scenario, document: Document, locate: Locate
 ) -> tuple[Scenario, list[Problem]]:
     """Check that the user's own code accepts its options.
 
@@ -301,9 +302,7 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
     return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
 
 
-def _with_metrics(
-    scenario: Scenario, locate: Callable[[str], Path], problems: list[Problem]
-) -> Scenario:
+def _with_metrics(scenario: Scenario, locate: Locate, problems: list[Problem]) -> Scenario:
     """Try the user's metrics on random outputs; fill in which of their values are better."""
     classes = scenario.dataset.images and scenario.dataset.images[1]
     metrics = list(scenario.evaluate.metrics)

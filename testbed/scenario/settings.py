@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from math import ceil
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.errors import InvalidValue
+from testbed.host.requirements import usable_cpus
 from testbed.models.metrics import DEFAULTS, EvaluationMetric
 from testbed.scenario.direction import Recording
 from testbed.scenario.durations import LEAST_INTERVAL, Period
@@ -161,7 +161,7 @@ class Shared(StrictModel):
     @property
     def process_count(self) -> int:
         """The number of processes on this host."""
-        return self.processes or ceil(self.gpus) or len(os.sched_getaffinity(0))
+        return self.processes or ceil(self.gpus) or usable_cpus()
 
 
 class Auto(StrictModel):

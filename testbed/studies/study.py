@@ -19,8 +19,8 @@ from testbed.scenario.checks import substitutes
 from testbed.scenario.costs import with_cost
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
+from testbed.scenario.source import Locate
 from testbed.scenario.synonyms import nearest
-from testbed.scenario.traces import Locate
 from testbed.scenario.workload import Workload
 from testbed.studies.document import Curves, Selection, StudyDocument, TableOf
 

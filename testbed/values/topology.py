@@ -209,6 +209,11 @@ class NodeSpec:
     when_absent: WhenAbsent | None = None  # of a workload's node with an availability
 
     @property
+    def full_name(self) -> str:
+        """The name with the class, such as ``w3 (class slow)``, for messages."""
+        return f"{self.name} (class {self.device_class})" if self.device_class else self.name
+
+    @property
     def has_users_image(self) -> bool:
         """Whether its container is made from an image of the user, without testbed in it."""
         return self.image not in OWN_IMAGES
