@@ -21,9 +21,8 @@ from testbed.network.frames import FrameCounts, Frames, frame_counts
 from testbed.network.ledgers import Ledger, Pair, Pairs, sums
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.tcp_options import TcpOptions
-from testbed.values.topology import TrainingRole
+from testbed.values.topology import INTERFACE, TrainingRole
 
-INTERFACE = "eth0"
 NODES_AT_ONCE = 100
 """Nodes of a workload whose pairs are read at once; of more, the others follow in turn."""
 

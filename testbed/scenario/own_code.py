@@ -125,11 +125,7 @@ def _recordings(document: Document) -> Iterator[Keys]:
         profile = document.at((*own, "speed", "profile"))
         if isinstance(profile, str) and is_file(profile):
             yield (*own, "speed", "profile")
-        for direction, what in product(("up", "down"), TRACED):
-            link: Keys = (*own, "link", direction)
-            yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
-            yield (*link, what, "table", "file")
-            yield (*link, f"{what}_table", "file")
+        yield from _of_link(own)
 
 
 def _of_programs(document: Document) -> Iterator[Keys]:
@@ -141,10 +137,17 @@ def _of_programs(document: Document) -> Iterator[Keys]:
         kinds = classes if isinstance(classes, dict) else ()
         for path in (own, *((*own, "classes", kind) for kind in kinds)):
             yield (*path, "availability", "trace")
-            for direction, what in product(("up", "down"), TRACED):
-                link: Keys = (*path, "link", direction)
-                yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
-                yield from ((*link, what, "table", "file"), (*link, f"{what}_table", "file"))
+            yield from _of_link(path)
+
+
+def _of_link(own: Keys) -> Iterator[Keys]:
+    """Yield the possible paths of recordings and tables of a link."""
+    for direction, what in product(("up", "down"), TRACED):
+        link: Keys = (*own, "link", direction)
+        for form in ("", "_trace"):
+            yield (*link, f"{what}{form}", "trace")
+        yield (*link, what, "table", "file")
+        yield (*link, f"{what}_table", "file")
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -40,6 +40,15 @@ class Case:
     def name(self) -> str:
         """The levels as text."""
         return ", ".join(spelled(*level) for level in self.levels) or "the scenario"
+
+    def differing(self, others: Iterable[Case], *, apart_from: Collection[str] = ()) -> list[str]:
+        """Return the levels in which it differs from any of the others, as text."""
+        levels = [dict(one.levels) for one in others]
+        return [
+            spelled(factor, level)
+            for factor, level in self.levels
+            if factor not in apart_from and any(one[factor] != level for one in levels)
+        ]
 
     def fits(self, where: Selection) -> bool:
         """Whether the case has one of the selected levels of every factor in a selection."""

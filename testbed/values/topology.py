@@ -172,6 +172,9 @@ class Gpu:
     minor: int  # number of its device node, /dev/nvidia<minor>
 
 
+INTERFACE = "eth0"
+"""Of every node with a link, in the node."""
+
 WhenAbsent = Literal["kill", "freeze", "partition"]
 """What is done to a node of a workload while it is absent: its process is ended, and started again
 when it returns; its processes are frozen; or its link transfers nothing."""
