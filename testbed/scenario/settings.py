@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from testbed.errors import InvalidValue
-from testbed.host.requirements import usable_cpus
 from testbed.models.metrics import DEFAULTS, EvaluationMetric
 from testbed.scenario.direction import Recording
 from testbed.scenario.durations import LEAST_INTERVAL, Period
@@ -161,6 +160,8 @@ class Shared(StrictModel):
     @property
     def process_count(self) -> int:
         """The number of processes on this host."""
+        from testbed.host.requirements import usable_cpus  # not in every node's memory
+
         return self.processes or ceil(self.gpus) or usable_cpus()
 
 
