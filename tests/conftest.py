@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 
 CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
@@ -178,17 +178,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                 pytest.skip(f"marked {marker}, which --quick leaves out: make {target}")
 
 
-STARTED_SECONDS = 180.0
-SEEN_SECONDS = 180.0
 IMAGE_SECONDS = 600.0
 IMAGE_DISK = "4G"
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + STARTED_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"timed out waiting until {what}"
-        time.sleep(0.05)
 
 
 @dataclass
@@ -225,7 +216,7 @@ class OwnEngine:
             (self.folder / name).unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(self._command(), stdout=log, stderr=log)
-        wait_until(self._answers, "the engine answers")
+        wait_until(self._answers)
 
     def _command(self) -> list[str]:
         # In a separate network: an engine without a bridge removes docker0, even a foreign one.
@@ -241,11 +232,11 @@ class OwnEngine:
         record = self.folder / "exec/containerd/containerd.pid"
         containerd = _hold(record)
         self.process.send_signal(number)
-        self.process.wait(STARTED_SECONDS)
+        self.process.wait(LONGEST_SECONDS)
         if containerd is not None:
             # It dies with its parent, a moment later. The next daemon would mistake even a zombie
             # for a live one.
-            select.select([containerd], [], [], STARTED_SECONDS)
+            select.select([containerd], [], [], LONGEST_SECONDS)
             os.close(containerd)
             record.unlink(missing_ok=True)
 
@@ -262,7 +253,7 @@ class OwnEngine:
         assert self.process is not None
         assert self.process.poll() is None, self.log.read_text()[-2000:]
         with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(STARTED_SECONDS)
+            client.settimeout(LONGEST_SECONDS)
             try:
                 client.connect(f"{self.folder}/socket")
                 client.sendall(b"GET /_ping HTTP/1.0\r\n\r\n")
@@ -377,15 +368,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Any]], Any]:
     """Polls until the result is true, and returns it."""
-
-    def look_until_seen(look: Callable[[], Any]) -> Any:
-        deadline = time.monotonic() + SEEN_SECONDS
-        while not (found := look()):
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.005)
-        return found
-
-    return look_until_seen
+    return wait_until
 
 
 @pytest.fixture(scope="session")

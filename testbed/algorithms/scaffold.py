@@ -39,7 +39,7 @@ from testbed.algorithms.parts.options import LearningRate
 from testbed.algorithms.parts.schedule import CONSTANT
 from testbed.algorithms.parts.selection import SelectingServer
 from testbed.errors import InvalidValue, RejectedError
-from testbed.payloads import Dense, Vector
+from testbed.payloads import VALUE_BYTES, Dense, Vector
 
 CONTROL = "control"
 """Name of the control variate in notes: c in replies, c_i⁺ - c_i in updates."""
@@ -65,7 +65,7 @@ class Scaffold(FederatedRounds):
 
     def most_noted(self, size: int) -> int:
         """Return the size of a control variate."""
-        return 4 * size
+        return VALUE_BYTES * size
 
     def halves(self) -> Halves:
         return ScaffoldWorker, ScaffoldServer

@@ -18,7 +18,7 @@ from typing import Never
 import click
 
 from testbed import __version__
-from testbed.errors import HostError, TestbedError
+from testbed.errors import INTERRUPTED, HostError, TestbedError
 from testbed.host.process import end_command_with
 
 VERBS = {
@@ -69,7 +69,6 @@ NO_FAULTS_OF_OURS = (
 )
 """Errors of system calls that are caused by the state of this host, not by a bug in testbed."""
 
-INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 

@@ -42,7 +42,8 @@ def command(
     MODEL is a built-in model, or a scenario, whose model and data set determine the rest. On
     another machine, such as a board, the same command gives the profile of that one.
     """
-    from testbed.run.calibrate import calibrate, cpu_name, usable_cpus
+    from testbed.host.requirements import usable_cpus
+    from testbed.run.calibrate import calibrate, cpu_name
     from testbed.scenario.dump import dump_data
     from testbed.telemetry.files import moment, write_atomically, writing
     from testbed.telemetry.wall import WALL

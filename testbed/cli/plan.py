@@ -128,8 +128,8 @@ def _deal(made: Plan, parameters: int | None) -> tuple[Plan, str]:
     """Deal this host's GPUs; return the plan, and why `up` would refuse it, or an empty string."""
     from testbed.errors import HostError
     from testbed.host.gpus import find_gpus
+    from testbed.payloads import VALUE_BYTES
     from testbed.plan.gpus import deal_gpus, want_gpus
-    from testbed.plan.make import VALUE_BYTES
 
     if not want_gpus(made):
         return made, ""

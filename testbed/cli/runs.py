@@ -21,7 +21,7 @@ from testbed.cli.options import (
     registry,
     runs_option,
 )
-from testbed.errors import NodeError, TestbedError
+from testbed.errors import INTERRUPTED, INVALID, NodeError, TestbedError
 from testbed.host.requirements import require_linux
 from testbed.reports.metrics.discovery import Targets
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 160
 """Maximum length of the message on a run that cannot be read."""
 
-INVALID = 6
 TIMED_OUT = 124
-INTERRUPTED = 130
 
 
 @click.command("ps")

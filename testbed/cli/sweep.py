@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.options import scale_option, size_of, swept_runs_option
+from testbed.errors import INVALID
 
 if TYPE_CHECKING:
     from testbed.studies.sweep import Swept
@@ -69,7 +70,6 @@ def command(
 
 def _conclude(swept: Swept, file: Path, scale: float) -> int:
     """Print the results; return the exit status."""
-    from testbed.cli.up import INVALID
 
     there, all_runs = len(swept.found), len(swept.study.runs)
     click.echo(f"{there} of {all_runs} runs exist, {len(swept.invalid)} of them not valid")

@@ -20,12 +20,12 @@ from testbed.cli.options import (
     settings_option,
     workers_option,
 )
+from testbed.errors import INVALID
 
 if TYPE_CHECKING:
     from testbed.run.metering import Metering
     from testbed.scenario.override import Override
 
-INVALID = 6
 ANY_PORT = "127.0.0.1:0"
 NO_METRICS = "--metrics-per-worker and --insecure-listen need --metrics or --metrics-address."
 OF_FLOWER = ("flower", "devices", "profile", "python")

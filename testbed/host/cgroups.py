@@ -123,7 +123,7 @@ class RunGroups:
             HostError: a node has one of these; names it, and the fix.
         """
         for node in nodes:
-            owner = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+            owner = node.full_name
             wanted = {"cpu": node.cpu, "memory": node.memory, "cpuset": node.cpuset}
             for controller, limit in wanted.items():
                 if limit is not None and not self.has(controller):

@@ -46,8 +46,12 @@ class Capacity:
     memory_bytes: int
 
 
+def usable_cpus() -> int:
+    """Return the number of CPUs that this process may use."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # not on macOS
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
 def capacity() -> Capacity:
     """Return the capacity of this host."""
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cpus = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count()
-    return Capacity(cpus or 1, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return Capacity(usable_cpus(), os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

@@ -91,7 +91,7 @@ def find_users() -> Users:
     return Users(found["users"])
 
 
-def find_ranges(folder: Path = Path("/etc")) -> tuple[IdRange, IdRange] | None:
+def find_ranges() -> tuple[IdRange, IdRange] | None:
     """Return the current user's subordinate uids and gids; None without them or the tools."""
     if any(shutil.which(tool, path=BASE["PATH"]) is None for tool in TOOLS):
         return None
@@ -100,7 +100,7 @@ def find_ranges(folder: Path = Path("/etc")) -> tuple[IdRange, IdRange] | None:
         names = {str(uid), pwd.getpwuid(uid).pw_name}
     except KeyError:  # a uid without an account
         names = {str(uid)}
-    uids, gids = (read_range(folder / name, names) for name in ("subuid", "subgid"))
+    uids, gids = (read_range(Path("/etc", name), names) for name in ("subuid", "subgid"))
     return None if uids is None or gids is None else (uids, gids)
 
 

@@ -21,9 +21,8 @@ from testbed.network.frames import FrameCounts, Frames, frame_counts
 from testbed.network.ledgers import Ledger, Pair, Pairs, sums
 from testbed.network.sock_diag import SocketDiagnosis
 from testbed.network.tcp_options import TcpOptions
-from testbed.values.topology import TrainingRole
+from testbed.values.topology import INTERFACE, TrainingRole
 
-INTERFACE = "eth0"
 NODES_AT_ONCE = 100
 """Nodes of a workload whose pairs are read at once; of more, the others follow in turn."""
 
@@ -178,13 +177,13 @@ class TrafficMeter:
         return {}
 
 
-def read_interface(process: int | str, *, interface: str = INTERFACE) -> InterfaceCounters:
-    """Return the counters of an interface in a process's network namespace (or ``thread-self``).
+def read_interface(process: int | str) -> InterfaceCounters:
+    """Return the counters of ``eth0`` in a process's network namespace (or ``thread-self``).
 
     Raises:
         OSError, KeyError: no such process, or no such interface.
     """
-    return _read_interfaces(process)[interface]
+    return _read_interfaces(process)[INTERFACE]
 
 
 def read_ports() -> dict[str, Carried]:

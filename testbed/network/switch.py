@@ -58,6 +58,7 @@ from testbed.network.tunnel import (
 from testbed.values.topology import (
     CORE,
     DEFAULT_MTU,
+    INTERFACE,
     LinkSpec,
     NetworkSpec,
     NodeSpec,
@@ -70,8 +71,6 @@ MAX_PORTS = 1023
 
 BRIDGE = "br0"
 """The core; the others are ``br.1``, ``br.2``, ..., with a dot, which no node's name has."""
-
-INTERFACE = "eth0"
 
 NEEDS = "Links need a kernel with bridge and veth (CONFIG_BRIDGE, CONFIG_VETH)."
 

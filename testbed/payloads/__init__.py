@@ -6,6 +6,7 @@ decides to compress (``algorithms``), bytes on the wire (``rpc``). A new kind is
 in ``KINDS``.
 """
 
+from testbed.payloads.base import VALUE_BYTES as VALUE_BYTES
 from testbed.payloads.base import Array as Array
 from testbed.payloads.base import Indices as Indices
 from testbed.payloads.base import Packable as Packable

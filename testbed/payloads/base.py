@@ -16,6 +16,9 @@ Vector = NDArray[np.float32]
 Indices = NDArray[np.int32]
 Array = NDArray[Any]
 
+VALUE_BYTES = 4
+"""Size of a value (float32) in a model, and in a push of all values."""
+
 PICKLE9_BYTES = {"<f4": 9, "<i4": 3}
 """Bytes per value and per index in ``pickle9``, a model of AdaComp's published volumes, not a wire
 format: its 460 GB for 250,000 dense pushes match the size of 8-byte floats in Python 2's pickle.
@@ -30,9 +33,9 @@ def zeros(size: int) -> Vector:
     NumPy aligns arrays to 16 bytes only. Then every load of 64 bytes touches two lines, and writing
     a gradient there takes 5 to 10 % longer.
     """
-    memory = np.zeros(4 * size + CACHE_LINE_BYTES, np.uint8)
+    memory = np.zeros(VALUE_BYTES * size + CACHE_LINE_BYTES, np.uint8)
     start = -memory.ctypes.data % CACHE_LINE_BYTES
-    return memory[start : start + 4 * size].view(np.float32)
+    return memory[start : start + VALUE_BYTES * size].view(np.float32)
 
 
 class Payload(ABC):

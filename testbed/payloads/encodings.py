@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from testbed.errors import AlgorithmError
-from testbed.payloads.base import Array, Packable, Payload
+from testbed.payloads.base import VALUE_BYTES, Array, Packable, Payload
 
 Encoding = Literal["raw", "packed", "packed16"]
 
 FLOAT16_LARGEST = 65504.0
 _LENGTH = Struct("<I")
 _LEVEL, _RAW_DEFLATE = 6, -15
-_VALUE_BYTES = {"packed": 4, "packed16": 2}
+_PACKED_BYTES = {"packed": VALUE_BYTES, "packed16": 2}
 
 Words = NDArray[np.unsignedinteger]
 
@@ -67,7 +67,7 @@ def size(payload: Payload, encoding: Encoding) -> int:
 
 def value_bytes(encoding: Encoding) -> int:
     """Return the bytes per value before packing."""
-    return _VALUE_BYTES[encoding]
+    return _PACKED_BYTES[encoding]
 
 
 def pack(payload: Payload, value_bytes: int) -> bytes:

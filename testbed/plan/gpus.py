@@ -52,7 +52,7 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
     """Deal a node its GPUs out of what is ``free`` of each."""
     if not free:
         raise HostError(
-            f"{_named(node)}: gpus {node.gpus:g}, but this host has no NVIDIA GPU: nvidia-smi "
+            f"{node.full_name}: gpus {node.gpus:g}, but this host has no NVIDIA GPU: nvidia-smi "
             "finds none.",
             hint="Set gpus to 0, or use a host with a GPU and NVIDIA's driver.",
         )
@@ -62,7 +62,7 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
     given = tuple(fitting[: ceil(node.gpus)])
     if len(given) < node.gpus:
         raise HostError(
-            f"{_named(node)}: gpus {node.gpus:g}, but {_left(free)}.",
+            f"{node.full_name}: gpus {node.gpus:g}, but {_left(free)}.",
             hint="Use fewer workers, or a smaller share: gpus: 0.25 lets four workers share a GPU.",
         )
     for gpu in given:
@@ -74,17 +74,13 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
         most = int(memory // least)
         cure = f"At most {most:,} nodes can share this GPU." if most else "Use a larger GPU."
         raise HostError(
-            f"{_named(node)}: gpus {node.gpus:g} is {_mb(share * memory)} of GPU {given[0].index}, "
-            f"expected at least {_mb(least)}: {_mb(CONTEXT_BYTES)} for its CUDA context, and "
-            f"{_mb(vectors)} for {_models(node)}.",
+            f"{node.full_name}: gpus {node.gpus:g} is {_mb(share * memory)} of GPU "
+            f"{given[0].index}, expected at least {_mb(least)}: {_mb(CONTEXT_BYTES)} for its CUDA "
+            f"context, and {_mb(vectors)} for {_models(node)}.",
             hint=f"Set a smaller vmap. {cure}" if node.at_once > 1 else cure,
         )
     own = 1.0 if share == 1 else share - CONTEXT_BYTES / memory
     return replace(node, dealt=given, gpu_memory=own)
-
-
-def _named(node: NodeSpec) -> str:
-    return f"{node.name} (class {node.device_class})" if node.device_class else node.name
 
 
 def _models(node: NodeSpec) -> str:

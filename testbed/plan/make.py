@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from testbed.errors import Problem, ScenarioError
 from testbed.network.offloads import needs_packets
+from testbed.payloads import VALUE_BYTES
 from testbed.plan.budget import count_parameters
 from testbed.plan.nodes import ROLES
 from testbed.plan.nodes.base import PREFIX
@@ -14,9 +15,6 @@ from testbed.scenario.links import changed_links, linked_nodes
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import NetworkSpec, NodeSpec, Plan
 from testbed.values.units import Size
-
-VALUE_BYTES = 4
-"""Size of a value in a model, and in a push of all values."""
 
 
 def plan(scenario: Scenario, run: str) -> Plan:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import DataError, TestbedError
 from testbed.runtimes import RUNTIME
+from testbed.telemetry.files import read_bounded
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import THIS_HOST, Plan
 
@@ -89,25 +89,18 @@ def _move_messages(content: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     """Return the object in the file; does not follow links or wait for pipes."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+        text = read_bounded(path, most=MAX_BYTES, flags=os.O_NOFOLLOW)
     except FileNotFoundError:
         raise
     except OSError as error:
-        reason = "it is a symbolic link" if path.is_symlink() else error.strerror
-        raise _damaged(path, f"{reason}, expected a regular file") from None
+        reason = "a symbolic link" if path.is_symlink() else error.strerror
+        raise _damaged(path, f"found {reason}, expected a regular file") from None
+    except ValueError as error:
+        raise _damaged(path, f"found {error}") from None
     try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            kind = "a folder" if stat.S_ISDIR(found.st_mode) else "not a regular file"
-            raise _damaged(path, f"it is {kind}, expected a regular file")
-        if found.st_size > MAX_BYTES:
-            raise _damaged(path, f"{found.st_size:,} bytes, expected at most {MAX_BYTES:,}")
-        with open(descriptor, "rb", closefd=False) as file:
-            content = json.loads(file.read(MAX_BYTES))
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"not valid JSON, or truncated ({error})") from None
-    finally:
-        os.close(descriptor)
     if not isinstance(content, dict):
         raise _damaged(path, "it is not a JSON object")
     return content

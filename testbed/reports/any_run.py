@@ -12,8 +12,8 @@ from testbed.scenario.load_workload import is_workload_file
 AnyRun = Run | WorkloadRun
 
 
-def open_run(run: str | Path, *, runs: str | Path = "runs") -> AnyRun:
-    """Open a run; arguments and errors are those of ``testbed.Run``."""
-    folder = find_folder(run, runs=runs)
+def open_run(path: str | Path) -> AnyRun:
+    """Open the run in a folder, or of a name in ``runs``; errors are those of ``testbed.Run``."""
+    folder = find_folder(path)
     kind = WorkloadRun if is_workload_file(folder.scenario) else Run
     return kind(folder.path)

@@ -226,8 +226,8 @@ def late_faults(events: Sequence[Entry], time_scale: float) -> list[tuple[str, f
     return late
 
 
-WINDOW_SECONDS = 10.0
-"""Emulated; the time that current rates refer to."""
+EMULATED_WINDOW_SECONDS = 10.0
+"""The time that current rates refer to."""
 
 TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
 
@@ -266,7 +266,7 @@ class Tally:
         times, workers = (
             np.append(*both) for both in zip(self.recent, (time, worker), strict=True)
         )
-        kept = times > times.max(initial=0.0) - WINDOW_SECONDS
+        kept = times > times.max(initial=0.0) - EMULATED_WINDOW_SECONDS
         self.recent = times[kept], workers[kept]
 
     @property
@@ -280,7 +280,7 @@ class Tally:
         The rate is measured between rounds, so that an unfinished round does not lower it unless
         it is already longer than any before.
         """
-        moments, counts = self._moments(workers, time - WINDOW_SECONDS)
+        moments, counts = self._moments(workers, time - EMULATED_WINDOW_SECONDS)
         if len(moments) < 2:
             return 0.0
         late = max(0.0, time - float(moments[-1]) - float(np.diff(moments).max()))

@@ -17,6 +17,7 @@ from rich.text import Text
 from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
 from testbed.reports.table import listed
+from testbed.scenario.settings import Stop
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import (
@@ -35,10 +36,10 @@ from testbed.values.units import Size
 
 TERMINAL_INTERVAL_SECONDS = 0.2
 PLAIN_INTERVAL_SECONDS = 5.0
-WINDOW_SECONDS = 10.0
+REAL_WINDOW_SECONDS = 10.0
 LEAST_SHARE = 1e-3
-"""Fraction of `stop.time` that must have passed before the end is estimated within the first
-WINDOW_SECONDS."""
+"""Fraction of `stop.time` that must have passed before the end is estimated from it within the
+first REAL_WINDOW_SECONDS."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,7 @@ class Status:
 class Progress:
     """Accumulates reports of the parameter server into a Status."""
 
-    stop_updates: int | None  # updates after which the run ends, or None
-    stop_seconds: float | None  # emulated seconds after which it ends, or None
+    stop: Stop | None = None  # when the run ends; None for a workload
     _updates: int = 0
     _ingress: int = 0
     _joined: int = 0
@@ -103,7 +103,6 @@ class Progress:
         _, *counted = self._recent or [(0.0, 0, 0.0)]
         updates = sum(count for _, count, _ in counted)
         rate = _per_second([(at, count) for at, count, _ in self._recent], elapsed)
-        done, eta = self._progress(elapsed, emulated, rate)
         return Status(
             updates=self._updates,
             updates_per_second=rate,
@@ -112,28 +111,19 @@ class Progress:
             loss=self._loss,
             ingress_bytes=self._ingress,
             staleness=sum(total for _, _, total in counted) / max(1, updates),
-            eta_seconds=eta,
-            done_ratio=done,
+            eta_seconds=self._seconds_left(elapsed, emulated, rate),
+            done_ratio=self.stop.progress(self._updates, emulated) if self.stop else None,
             joined=self._joined,
             left=self._left,
         )
 
-    def _progress(
-        self, elapsed: float, emulated: float, rate: float
-    ) -> tuple[float | None, float | None]:
-        """Return progress and remaining seconds, by the stop rule that ends the run first."""
-        shares: list[float] = []
-        seconds_to_go: list[float] = []
-        if self.stop_updates is not None:
-            shares.append(self._updates / self.stop_updates)
-            if rate > 0:
-                seconds_to_go.append(max(0, self.stop_updates - self._updates) / rate)
-        if self.stop_seconds is not None:
-            shares.append(share := min(1.0, emulated / self.stop_seconds))
-            pace = self._emulated_pace(elapsed, emulated)
-            if pace > 0 and (share >= LEAST_SHARE or elapsed >= WINDOW_SECONDS):
-                seconds_to_go.append(max(0.0, self.stop_seconds - emulated) / pace)
-        return max(shares, default=None), min(seconds_to_go, default=None)
+    def _seconds_left(self, elapsed: float, emulated: float, rate: float) -> float | None:
+        if self.stop is None:
+            return None
+        pace = self._emulated_pace(elapsed, emulated)
+        if elapsed < REAL_WINDOW_SECONDS and emulated < LEAST_SHARE * (self.stop.time or 0.0):
+            pace = 0.0
+        return self.stop.seconds_left(self._updates, emulated, updates_per_second=rate, pace=pace)
 
     def _emulated_pace(self, elapsed: float, emulated: float) -> float:
         """Return emulated seconds per real second, over the last calls."""
@@ -146,7 +136,7 @@ class Progress:
 
 def _forget(moments: deque[Any], now: float) -> None:
     """Remove entries older than the window; keep at least two, so that they span a whole round."""
-    while len(moments) > 2 and moments[0][0] < now - WINDOW_SECONDS:
+    while len(moments) > 2 and moments[0][0] < now - REAL_WINDOW_SECONDS:
         moments.popleft()
 
 

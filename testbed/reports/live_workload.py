@@ -46,5 +46,5 @@ class WorkloadDisplay(LiveDisplay):
 def display_of(scenario: Scenario | Workload) -> LiveDisplay:
     """Return a display on the standard output for a run of this scenario."""
     if isinstance(scenario, Workload):
-        return WorkloadDisplay(Console(), Progress(None, None), nodes=scenario.node_names())
-    return LiveDisplay(Console(), Progress(scenario.stop.updates, scenario.stop.time))
+        return WorkloadDisplay(Console(), Progress(), nodes=scenario.node_names())
+    return LiveDisplay(Console(), Progress(scenario.stop))

@@ -125,7 +125,10 @@ class StandingReader:
         goes_on = alive and state.state not in ENDED
         time = self._time(now, goes_on=goes_on)
         rate = self._tally.pace(time, range(len(self._classes)))
-        done, eta = self._progress(time, rate, self._emulated_pace(time, now, state))
+        updates, pace = int(self._tally.updates.sum()), self._emulated_pace(time, now, state)
+        left = self._run.scenario.stop.seconds_left(
+            updates, time, updates_per_second=rate * pace, pace=pace
+        )
         workers = [self._worker(index, states[index], time) for index in range(len(self._classes))]
         last = next(reversed(only(self._entries, Evaluated)), None)
         return Standing(
@@ -134,10 +137,10 @@ class StandingReader:
             reason=state.reason,
             alive=alive,
             time_seconds=time,
-            updates=int(self._tally.updates.sum()),
+            updates=updates,
             updates_per_second=rate,
-            done_ratio=done,
-            eta_seconds=eta if goes_on else None,
+            done_ratio=self._run.scenario.stop.progress(updates, time),
+            eta_seconds=left if goes_on else None,
             accuracy=None if last is None else last.metrics.get(ACCURACY),
             metrics={} if last is None else last.metrics,
             loss=None if last is None else last.loss,
@@ -182,26 +185,6 @@ class StandingReader:
             set_by = sum(one.seconds for one in only(self._entries, ClockSet))
             return max(latest, (now - set_by - started[-1]) * scale)
         return latest
-
-    def _progress(self, time: float, rate: float, pace: float) -> tuple[float | None, float | None]:
-        """Return progress and remaining real seconds, by the stop rule that ends the run first.
-
-        Args:
-            time: emulated seconds since the start.
-            rate: updates per emulated second.
-            pace: emulated seconds per real second.
-        """
-        stop, updates = self._run.scenario.stop, int(self._tally.updates.sum())
-        shares, to_go = [], []
-        if stop.updates is not None:
-            shares.append(min(1.0, updates / stop.updates))
-            if rate > 0:
-                to_go.append(max(0, stop.updates - updates) / rate)
-        if stop.time is not None:
-            shares.append(min(1.0, time / stop.time))
-            to_go.append(max(0.0, stop.time - time))
-        eta = min(to_go) / pace if to_go and pace > 0 else None
-        return max(shares, default=None), eta
 
     def _emulated_pace(self, time: float, now: float, state: RunState) -> float:
         """Return emulated seconds per real second; for a simulation, the mean since its start."""

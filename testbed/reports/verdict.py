@@ -7,13 +7,12 @@ with the rationale for their values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from testbed.algorithms.frame.stop import DIVERGED, NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
-from testbed.reports.host_rules import clocks
 from testbed.reports.link_rules import (
     STANDARD_ERRORS,
     skipped_settings,
@@ -21,7 +20,7 @@ from testbed.reports.link_rules import (
     wrong_round_trips,
 )
 from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
-from testbed.reports.stream_rules import producers, received
+from testbed.reports.rules import clocks, first, producers, received
 from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
@@ -37,8 +36,6 @@ RECONCILIATION_LIMIT_RATIO = 0.01
 MOST_SENDERS = 3
 LATE_FAULT_LIMIT_SECONDS = 1.0
 LATE_LINKS_LIMIT_RATIO = 0.01
-
-MOST_ALIKE = 3  # reasons of one kind, such as lost nodes, that are listed in full
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ def _clock(measured: Measurements) -> Iterator[str]:
         "measurement depends on the wall clock."
         for seconds in measured.clock_set_seconds
     ]
-    yield from _first(told, "The wall clock was set {} more times.")
+    yield from first(told, "The wall clock was set {} more times.")
 
 
 def _end(measured: Measurements) -> Iterator[str]:
@@ -136,26 +133,19 @@ _SOME_AWAITED = (
 
 def _nodes(measured: Measurements) -> Iterator[str]:
     rejected = [f"A push of {node} was rejected: {why}." for node, why in measured.rejected]
-    yield from _first(rejected, "Pushes of {} other nodes were rejected, too.")
+    yield from first(rejected, "Pushes of {} other nodes were rejected, too.")
     lost = [
         f"{node} was lost before the end: {how}. "
         + (KEEP_CONTAINERS if node in measured.removed else f"Check its output: logs/{node}.log.")
         for node, how in measured.lost
     ]
-    yield from _first(lost, "{} other nodes were lost, too.")
+    yield from first(lost, "{} other nodes were lost, too.")
     late = [
         f"{fault} was {late:.2f} s late in real time ({LATE_FAULT_LIMIT_SECONDS:g} s is allowed). "
         "Use fewer workers."
         for fault, late in measured.late_faults
     ]
-    yield from _first(late, "{} other faults were late, too.")
-
-
-def _first(reasons: Sequence[str], others: str) -> Iterator[str]:
-    """Yield the first reasons of a kind, and the number of others, which are in events.jsonl."""
-    yield from reasons[:MOST_ALIKE]
-    if len(reasons) > MOST_ALIKE:
-        yield others.format(len(reasons) - MOST_ALIKE)
+    yield from first(late, "{} other faults were late, too.")
 
 
 def _followed(measured: Measurements) -> Iterator[str]:
@@ -204,7 +194,7 @@ def _links(measured: Measurements) -> Iterator[str]:
         "kernel supports."
         for difference in measured.differences or ()
     ]
-    yield from _first(different, "There are {} more such differences.")
+    yield from first(different, "There are {} more such differences.")
     yield from wrong_rates(measured.rates, fix=_fix_rate)
     longer = "a longer `delay`, or lower time_scale, which lengthens delays in real time"
     yield from wrong_round_trips(measured.round_trips, fix=longer)

@@ -20,7 +20,12 @@ from testbed.reports.page import (
 )
 from testbed.reports.table import milliseconds, shown
 from testbed.reports.workload_charts import charts_of_workload, classes_of_nodes, node_numbers
-from testbed.reports.workload_table import bytes_or_dash, traffic_cells, workload_rows
+from testbed.reports.workload_table import (
+    bytes_or_dash,
+    pairs_by_traffic,
+    traffic_cells,
+    workload_rows,
+)
 
 if TYPE_CHECKING:
     from testbed.reports.workload import WorkloadRun
@@ -87,9 +92,6 @@ def _nodes(run: WorkloadRun) -> PageTable:
 
 def _pairs(run: WorkloadRun) -> Iterator[Section]:
     """Yield the pairs of nodes, if any are on record, each way by itself; most bytes first."""
-    pairs = run.summary.get("pairs", {})
-    found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
     headings = ["from", "to", "Ethernet", "packets"]
     headings += ["TCP data sent", "received", "sent again", "round trip"]
     keys = ("sent_bytes", "received_bytes", "retransmitted_bytes")
@@ -102,7 +104,7 @@ def _pairs(run: WorkloadRun) -> Iterator[Section]:
             *(bytes_or_dash(one[key]) for key in keys),
             milliseconds(one["round_trip_seconds"]),
         ]
-        for node, peer, one in found
+        for node, peer, one in pairs_by_traffic(run.summary.get("pairs", {}))
     ]
     if rows:
         yield Section("Pairs of nodes", tables=[PageTable(headings, rows)])

@@ -45,12 +45,19 @@ def traffic_cells(node: Mapping[str, Any]) -> Iterator[str]:
     yield shown(node["dropped_packets"], ",d")
 
 
+def pairs_by_traffic(
+    pairs: Mapping[str, Mapping[str, Any]],
+) -> list[tuple[str, str, Mapping[str, Any]]]:
+    """Return node, peer and totals of the pairs, each way by itself; most bytes first."""
+    found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
+    return sorted(found, key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
+
+
 def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
     """Return the pairs that have sent most, each way by itself."""
     from testbed.reports.console import table
 
-    found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    found.sort(key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
+    found = pairs_by_traffic(pairs)
     rows = table("from", "to", "Ethernet", "packets", "TCP data", "sent again", "round trip")
     for node, peer, one in found[:MOST_PAIRS]:
         trip = one["round_trip_seconds"]

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from testbed import faults
 from testbed.errors import NodeError
 from testbed.models.compute import open_device
+from testbed.payloads import VALUE_BYTES
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.experiment import Experiment
@@ -136,7 +137,7 @@ def limits(experiment: Experiment) -> MessageLimits:
     scenario, size = experiment.scenario, experiment.network.layout.size
     shared = seconds_per_byte(scenario.ps.link) * scenario.workers.count
     slowest = max(slowest_link(scenario), shared)
-    emulated_seconds = 4 * size * slowest + longest_partition(scenario)
+    emulated_seconds = VALUE_BYTES * size * slowest + longest_partition(scenario)
     return MessageLimits.of(
         size,
         transfer_seconds=emulated_seconds / scenario.time_scale,

@@ -56,7 +56,6 @@ class KafkaSender(Sender):
         topics: prefix of the topics' names.
         written: number of records already in each device's topic.
         failed: called in a thread of the producer if the broker can never accept a record.
-        room: maximum bytes of unacknowledged records.
     """
 
     def __init__(
@@ -66,13 +65,12 @@ class KafkaSender(Sender):
         *,
         written: dict[int, int],
         failed: Callable[[BaseException], object],
-        room: int = ROOM_BYTES,
     ) -> None:
         self._producer = producer
         self._topics = topics
         self._written = written
         self._failed = failed
-        self._room = room
+        self._room = ROOM_BYTES
         self._lock = threading.Lock()  # acknowledgements arrive in a thread of the producer
 
     def send(self, device: int, record: bytes) -> bool:

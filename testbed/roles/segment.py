@@ -23,7 +23,7 @@ import numpy as np
 from testbed.algorithms.base import Samples
 from testbed.algorithms.frame.actions import Step
 from testbed.errors import NodeError, UserCodeError
-from testbed.payloads import Vector
+from testbed.payloads import VALUE_BYTES, Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.scenario.settings import MOST_SAMPLES
 
@@ -71,7 +71,7 @@ class Segment:
 
 def _row_bytes(size: int) -> int:
     """Return the bytes of a vector, rounded up to whole cache lines."""
-    return -(-4 * size // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
+    return -(-VALUE_BYTES * size // CACHE_LINE_BYTES) * CACHE_LINE_BYTES
 
 
 def worker_bytes(index: int) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,20 +29,10 @@ class SharedCompute:
         token: the worker's token there.
         size: number of parameters.
         patience_seconds: real time to wait for a process that accepts the connection.
-        steady: monotonic real seconds.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        token: str,
-        *,
-        size: int,
-        patience_seconds: float,
-        steady: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, path: Path, token: str, *, size: int, patience_seconds: float) -> None:
         self._path, self._token, self._patience = path, token, patience_seconds
-        self._steady = steady
         self._segment, self._memory = Segment.create(size)
         self.parameters = self._segment.parameters
         self._peer = self._connect()
@@ -55,14 +44,14 @@ class SharedCompute:
             UserCodeError: the user's own code failed.
             NodeError: no process accepts connections, or the step has too many samples.
         """
-        request, began = request_of(step), self._steady()
+        request, began = request_of(step), time.monotonic()
         if at is not self.parameters:
             self.parameters[:] = at
         while not (answer := self._ask(request)):
             self._peer.close()
             self._peer = self._connect()
         loss, computed = result_in(answer)
-        queued = max(0.0, self._steady() - began - computed)
+        queued = max(0.0, time.monotonic() - began - computed)
         return Gradient(loss, self._segment.gradient, queued)
 
     def close(self) -> None:
@@ -84,7 +73,7 @@ class SharedCompute:
         Raises:
             NodeError: no process accepted the connection in time.
         """
-        deadline = self._steady() + self._patience
+        deadline = time.monotonic() + self._patience
         while True:
             peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with suppress(FileNotFoundError, ConnectionError):  # it has not started, or has ended
@@ -94,7 +83,7 @@ class SharedCompute:
                 if peer.recv(MESSAGE_BYTES) == WELCOME:
                     return peer
             peer.close()
-            if self._steady() >= deadline:
+            if time.monotonic() >= deadline:
                 raise NodeError(
                     f"{self._path}: no connection was accepted within {self._patience:g} s.",
                     hint="The log of the node compute shows why.",

@@ -42,7 +42,6 @@ class Connection:
         peer: the server's name in messages.
         clock: monotonic seconds.
         pause: sleeps between two attempts.
-        repeated: number of attempts after each call's first.
     """
 
     address: str
@@ -53,7 +52,6 @@ class Connection:
     peer: str = "the parameter server"
     clock: Callable[[], float] = time.monotonic
     pause: Callable[[float], None] = time.sleep
-    repeated: int = 0
 
     def __post_init__(self) -> None:
         self._metadata = ((TOKEN_KEY, self.token),)
@@ -99,7 +97,6 @@ class Connection:
                 if pause is None:
                     raise self._lost(error, now - trouble.since) from None
             self.pause(pause)
-            self.repeated += 1
             if repeat is not None:
                 message = repeat(trouble.attempts)
 

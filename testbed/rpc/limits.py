@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from testbed.errors import HostError
+from testbed.payloads import VALUE_BYTES
 from testbed.rpc.pieces import PIECE_BYTES
 from testbed.rpc.wire import OversizedError
 from testbed.values.units import Size
@@ -25,7 +26,7 @@ whole is faster."""
 
 ENTRY_BYTES = 8  # an index and a value
 ENVELOPE_BYTES = 64 * 1024  # limit of all fields but the payload; leaves room for new fields
-LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_WHOLE) // 4 + ENVELOPE_BYTES
+LARGEST_BYTES = ENTRY_BYTES * int(LARGEST_WHOLE) // VALUE_BYTES + ENVELOPE_BYTES
 """Maximum size of a message that clients send and receive: that of the largest model sent whole."""
 
 UNSEEN_ABOVE = 2
@@ -68,16 +69,17 @@ class MessageLimits:
         Raises:
             HostError: the model is too large to be sent.
         """
-        if 4 * size > LARGEST_MODEL:
+        model_bytes = VALUE_BYTES * size
+        if model_bytes > LARGEST_MODEL:
             raise HostError(
-                f"model: {size} parameters take {4 * size / 2**20:.1f} MiB, expected at most "
-                f"{LARGEST_MODEL} ({int(LARGEST_MODEL) // 4} parameters).",
+                f"model: {size} parameters take {model_bytes / 2**20:.1f} MiB, expected at most "
+                f"{LARGEST_MODEL} ({int(LARGEST_MODEL) // VALUE_BYTES} parameters).",
                 hint="Choose a smaller model.",
             )
         return cls(
             ENTRY_BYTES * size + ENVELOPE_BYTES + extra_bytes,
             PING_PATIENCE_SECONDS + 2 * transfer_seconds,
-            in_pieces=4 * size > LARGEST_WHOLE,
+            in_pieces=model_bytes > LARGEST_WHOLE,
         )
 
     @property

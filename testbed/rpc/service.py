@@ -201,7 +201,8 @@ class Gate(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         return caller if known else None
 
     # Handlers take a stream of requests and read one: only so can the server refuse a call before
-    # it has read the message, and notice a message that never arrives.
+    # it has read the message, and notice a message that never arrives. What they have in common is
+    # no context manager: its frame would keep the traceback of a refused call, and so the message.
 
     def _answering(self, method: str, caller: _Caller, behaviour: Behaviour) -> Handler:
         async def answer(_: Any, context: Any) -> bytes:

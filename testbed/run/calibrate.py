@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -64,12 +63,6 @@ class Calibration:
         pace = speed.pace()
         assert pace is not None, "speed and cost are given"
         return pace.mean(batch)
-
-
-def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    affinity = getattr(os, "sched_getaffinity", None)  # not of macOS
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def cpu_name() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -70,9 +70,7 @@ def follow_events(folder: RunFolder) -> Iterator[Entry]:
             time.sleep(LOOK_SECONDS)  # as with logs
 
 
-def wait_for_end(
-    folder: RunFolder, *, timeout_seconds: float | None, clock: Callable[[], float] = time.monotonic
-) -> RunState | None:
+def wait_for_end(folder: RunFolder, *, timeout_seconds: float | None) -> RunState | None:
     """Wait until a run's controller has ended, and the run too if the controller left it running.
 
     Returns the run's last state, which is not a final one if its controller was killed; None
@@ -81,12 +79,12 @@ def wait_for_end(
     Raises:
         RunNotFound: the folder was deleted.
     """
-    begun = clock()
+    begun = time.monotonic()
     while True:
         controlled = _is_controlled(folder)  # checked first: then all that it wrote is visible
         alive = folder.alive()
         state = folder.state()
-        waited = clock() - begun
+        waited = time.monotonic() - begun
         started = folder.lock.exists() or waited > UNSTARTED_SECONDS
         if not controlled and (state.state in ENDED or (started and not alive)):
             return state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from testbed.errors import NodeError
+from testbed.host.requirements import usable_cpus
 from testbed.network.interfaces import Neighbour
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import needs_packets
@@ -113,7 +113,7 @@ class Prober:
     folder: RunFolder
     driver: RuntimeDriver
     agent: AgentClient
-    cpus: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))  # that it may use
+    cpus: int = field(default_factory=usable_cpus)  # that it may use
 
     def probe(self, links: Sequence[ProbedLink]) -> list[ClassProbe]:
         """Measure links with the given shapes; slow links in parallel.

@@ -11,9 +11,10 @@ from typing import Any
 
 from testbed.errors import RunNotFound, TestbedError
 from testbed.host.gpus import find_gpus
+from testbed.payloads import VALUE_BYTES
 from testbed.plan.budget import count_parameters, require_memory
 from testbed.plan.gpus import deal_gpus, want_gpus
-from testbed.plan.make import VALUE_BYTES, plan
+from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.course import Connected, Course
 from testbed.run.data import model_size, prepare_data, with_model_cost

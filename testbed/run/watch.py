@@ -12,6 +12,7 @@ from typing import Any
 from testbed.errors import NodeError, TestbedError
 from testbed.host.reports import read_tail
 from testbed.plan.nodes import role_of
+from testbed.reports.verdict import KEEP_CONTAINERS
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.agent.launch import Exit
 from testbed.runtimes.agent.logs import LOG_BYTES, is_full
@@ -29,8 +30,6 @@ MOST_IN_VAIN = 3
 MOST_RESTARTS = 3
 WITHIN_SECONDS = 60.0
 """Any other node is restarted at most MOST_RESTARTS times within this window."""
-
-KEEP_CONTAINERS = "Run the scenario again, and do not stop or remove its containers."
 
 COUNT_INTERVAL_SECONDS = 1.0
 USAGE_INTERVAL_SECONDS = 5.0

@@ -12,7 +12,8 @@ from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.schema import Scenario
 from testbed.scenario.settings import Attendance, Presence
-from testbed.scenario.traces import Locate, offset_of, parse_recording, recorded_text, unreadable
+from testbed.scenario.source import Locate, read_named
+from testbed.scenario.traces import offset_of, parse_recording, unreadable
 from testbed.values.presence import is_of_devices, read_devices
 from testbed.values.seeds import stream
 from testbed.values.traces import AVAILABLE, SHORTEST_SECONDS, InvalidLine, Trace
@@ -55,7 +56,7 @@ def availabilities_of(
 
 def _traces(count: int, recording: Recording, seed: int, locate: Locate) -> Sequence[Trace]:
     """Return the recording of every node: the same for all, or that of a device of its own."""
-    text, repeats = recorded_text(recording, locate), recording.then == "repeat"
+    text, repeats = read_named(recording.trace, locate), recording.then == "repeat"
     if not is_of_devices(text):
         return [parse_recording(text, AVAILABLE, recording.reading, repeats=repeats)] * count
     found = list(read_devices(text, repeats=repeats).values())

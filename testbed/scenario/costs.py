@@ -5,7 +5,7 @@ With the cost of the model, a profile gives the time of a step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +17,10 @@ from testbed.scenario.durations import ModelCost, ProfileTime, TableDuration
 from testbed.scenario.per_device import Table, read_column
 from testbed.scenario.profiles import DeviceProfile, is_file, known_device, read_profile
 from testbed.scenario.schema import Scenario
+from testbed.scenario.source import Locate, read_named
 from testbed.values.fields import replaced
 from testbed.values.traces import InvalidLine
 from testbed.values.units import Duration, Quantity
-
-Locate = Callable[[str], Path]
 
 
 def check_profiles(document: Document, locate: Locate | None) -> Iterator[Finding]:
@@ -92,9 +91,6 @@ def builtin_cost(scenario: Scenario) -> ModelCost | None:
     return ModelCost(flops=count_flops(network, *images), parameters=network.layout.size)
 
 
-LARGEST_BYTES = 32 * 2**20
-
-
 @dataclass(frozen=True)
 class TableField:
     """A field of a class that a table determines.
@@ -131,7 +127,7 @@ def table_fields(scenario: Scenario) -> Iterator[TableField]:
 
 
 def with_tables(
-    scenario: Scenario, document: Document, locate: Callable[[str], Path] | None
+    scenario: Scenario, document: Document, locate: Locate | None
 ) -> tuple[Scenario, list[Problem]]:
     """Fill in the columns of tables; return the scenario and the problems.
 
@@ -155,7 +151,7 @@ def read_table(
     table: Table,
     kind: type[Quantity],
     devices: int,
-    locate: Callable[[str], Path] | None,
+    locate: Locate | None,
     *,
     document: Document,
     keys: Keys,
@@ -171,7 +167,7 @@ def read_table(
         keys: the table's path in it.
     """
     try:
-        return read_column(_text(table, locate), table, kind, devices=devices)
+        return read_column(read_named(table.file, locate), table, kind, devices=devices)
     except InvalidLine as error:
         return Problem(table.file, error.line, "", error.found, error.expected)
     except (OSError, UnicodeDecodeError) as error:
@@ -193,13 +189,3 @@ def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> S
         return replaced(scenario, (*path, "table"), table)
     scenario = replaced(scenario, path, mean_of(values, field.kind))
     return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
-
-
-def _text(table: Table, locate: Callable[[str], Path] | None) -> str:
-    if locate is None:
-        raise FileNotFoundError(2, "a scenario that is not in a file cannot name one")
-    with locate(table.file).open("rb") as file:
-        found = file.read(LARGEST_BYTES + 1)
-    if len(found) > LARGEST_BYTES:
-        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
-    return found.decode("utf-8-sig")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
 from testbed.scenario.document import Finding
 from testbed.scenario.flower import OLDEST, api_of
+from testbed.scenario.source import Locate
 from testbed.scenario.workload import Program, Workload
 
 SUPERLINK, SUPERNODE = "flower-superlink", "flower-supernode"
@@ -17,7 +18,7 @@ INSTALLED = re.compile(r"flwr-(.+)\.dist-info")
 HTTP_PORT = 8000
 
 
-def check_flower_versions(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
+def check_flower_versions(workload: Workload, locate: Locate) -> Iterator[Finding]:
     """Refuse SuperNodes that use another protocol than the SuperLink: they would try for ever.
 
     Only Python environments are looked at: what an image contains is not known. With several
@@ -39,9 +40,7 @@ def _has(program: Program, command: str) -> bool:
     return any(command in word for word in program.command)
 
 
-def _found(
-    workload: Workload, locate: Callable[[str], Path], command: str
-) -> Iterator[tuple[str, Path, Version]]:
+def _found(workload: Workload, locate: Locate, command: str) -> Iterator[tuple[str, Path, Version]]:
     """Yield the programs with a command, their environments, and versions of flwr in them."""
     for name, program in workload.workload.items():
         if program.python is None or not _has(program, command):

@@ -18,11 +18,11 @@ from testbed.scenario.costs import check_profiles, with_profiles, with_tables
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.override import Override, extend
 from testbed.scenario.own_code import apply_own_code, check_files, with_folder
-from testbed.scenario.parse import MOST_PROBLEMS, parse_document
+from testbed.scenario.parse import MOST_PROBLEMS, parse_document, parse_file
 from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.source import Locate, find_scenario
 from testbed.scenario.traces import check_recorded_rates, with_means
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -57,7 +57,7 @@ def load(
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
     return load_document(
-        parse_document(read_text(path), display_name(path)),
+        parse_file(path),
         locate=locate,
         overrides=overrides,
         own_code=custom_files is None,
@@ -68,7 +68,7 @@ def load_text(
     text: str,
     *,
     file: str = "scenario",
-    locate: Callable[[str], Path] | None = None,
+    locate: Locate | None = None,
     overrides: Sequence[Override] = (),
     has_cuda: HasCuda | None = None,
 ) -> Scenario:
@@ -92,11 +92,10 @@ def load_text(
 def load_document(
     document: Document,
     *,
-    locate: Callable[[str], Path] | None = None,
+    locate: Locate | None = None,
     overrides: Sequence[Override] = (),
     own_code: bool = False,
     has_cuda: HasCuda | None = None,
-    seeds: Sequence[int] = (),
 ) -> Scenario:
     """Check a parsed scenario, also one inside another document.
 
@@ -106,14 +105,13 @@ def load_document(
         overrides: values that replace the document's.
         own_code: whether the user's own files, found with ``locate``, check their options.
         has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
-        seeds: seeds to check it with, instead of its own.
 
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
     refuse_study(document)
     done = completed(document, SchemaNode(Scenario), locate=locate, overrides=overrides)
-    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda, seeds=seeds)
+    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda)
 
 
 def refuse_study(document: Document) -> None:
@@ -131,12 +129,16 @@ def refuse_study(document: Document) -> None:
 def load_completed(
     document: Document,
     *,
-    locate: Callable[[str], Path] | None,
+    locate: Locate | None,
     own_code: bool,
     has_cuda: HasCuda | None,
-    seeds: Sequence[int],
+    seeds: Sequence[int] = (),
 ) -> Scenario:
-    """Check a scenario to which its bases and overrides are applied; see ``load_document``."""
+    """Check a scenario to which its bases and overrides are applied; see ``load_document``.
+
+    Args:
+        seeds: seeds to check it with, instead of its own.
+    """
     root, file = SchemaNode(Scenario), document.root.file
     if is_workload(document):
         found, expected = "a workload", "a training, with algorithm, model and dataset"
@@ -177,7 +179,7 @@ def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
         ScenarioError: the file cannot be read.
     """
     path = find_scenario(path)
-    document = parse_document(read_text(path), display_name(path))
+    document = parse_file(path)
     root, folder = SchemaNode(Scenario), path.parent
     return completed(document, root, locate=lambda name: folder / name, overrides=overrides)
 
@@ -219,7 +221,7 @@ def completed(
     document: Document,
     root: SchemaNode,
     *,
-    locate: Callable[[str], Path] | None,
+    locate: Locate | None,
     overrides: Sequence[Override],
 ) -> Document:
     """Add the values of extended files, and apply overrides."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,11 +25,11 @@ from testbed.scenario.flower import (
 from testbed.scenario.flower_app import App, Environment
 from testbed.scenario.flower_imports import imports_of
 from testbed.scenario.load import shortened, validate
-from testbed.scenario.parse import parse_document
+from testbed.scenario.parse import parse_file
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.source import display_name, read_text
+from testbed.scenario.source import Locate
 
 ROOT: Keys = ("workload", FLOWER)
 
@@ -46,7 +46,7 @@ class _Document(BaseModel):
     workload: _Programs
 
 
-def with_flower(document: Document, locate: Callable[[str], Path]) -> Document:
+def with_flower(document: Document, locate: Locate) -> Document:
     """Return a workload in which plain programs stand in place of ``flower``, if it has that.
 
     Args:
@@ -76,7 +76,7 @@ def app_folder(path: Path) -> str:
     Raises:
         ScenarioError: the file cannot be read.
     """
-    found = parse_document(read_text(path), display_name(path)).at((*ROOT, "app"))
+    found = parse_file(path).at((*ROOT, "app"))
     return found if isinstance(found, str) else ""
 
 
@@ -86,7 +86,7 @@ class _Found:
     app: App
     environment: Environment
 
-    def __init__(self, flower: Flower, locate: Callable[[str], Path]) -> None:
+    def __init__(self, flower: Flower, locate: Locate) -> None:
         self._flower = flower
         self._locate = locate
 

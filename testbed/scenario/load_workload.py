@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
@@ -20,12 +20,12 @@ from testbed.scenario.load import (
 )
 from testbed.scenario.load_flower import with_flower
 from testbed.scenario.override import Override
-from testbed.scenario.parse import MOST_PROBLEMS, parse_document
+from testbed.scenario.parse import MOST_PROBLEMS, parse_file
 from testbed.scenario.problems import explain
 from testbed.scenario.run_file import of_run
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.source import Locate, find_scenario
 from testbed.scenario.workload import Workload
 from testbed.scenario.workload_availability import check_availabilities
 from testbed.scenario.workload_checks import check_program_files, check_workload
@@ -42,9 +42,9 @@ def load_any(
     has_cuda: HasCuda | None = None,
     seeds: Sequence[int] = (),
 ) -> Scenario | Workload:
-    """Load a scenario file of either kind; arguments are those of ``load_document``."""
+    """Load a scenario file of either kind; arguments are those of ``load_completed``."""
     path = find_scenario(Path(path))
-    document = parse_document(read_text(path), display_name(path))
+    document = parse_file(path)
     return load_any_document(
         *(document, lambda name: path.parent / name),
         overrides=overrides,
@@ -55,7 +55,7 @@ def load_any(
 
 def load_any_document(
     document: Document,
-    locate: Callable[[str], Path],
+    locate: Locate,
     *,
     overrides: Sequence[Override] = (),
     has_cuda: HasCuda | None = None,
@@ -63,7 +63,7 @@ def load_any_document(
 ) -> Scenario | Workload:
     """Load a parsed scenario of either kind; ``locate`` finds the files that it names.
 
-    Arguments and errors are those of ``load_document``.
+    Arguments and errors are those of ``load_completed``.
     """
     done = _completed(document, locate, overrides)
     if is_workload(done):
@@ -78,7 +78,7 @@ def load_workload(path: Path) -> Workload:
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
-    document = parse_document(read_text(path), display_name(path))
+    document = parse_file(path)
     done = _completed(document, lambda name: path.parent / name, ())
     return load_workload_document(done, locate=None)
 
@@ -90,10 +90,10 @@ def is_workload_file(path: Path) -> bool:
         DataError: it is damaged.
     """
     with of_run(path):
-        return path.is_file() and is_workload(parse_document(read_text(path), display_name(path)))
+        return path.is_file() and is_workload(parse_file(path))
 
 
-def load_workload_document(document: Document, *, locate: Callable[[str], Path] | None) -> Workload:
+def load_workload_document(document: Document, *, locate: Locate | None) -> Workload:
     """Check a parsed workload to which overrides are applied.
 
     Args:
@@ -127,9 +127,7 @@ def load_workload_document(document: Document, *, locate: Callable[[str], Path] 
     return workload
 
 
-def _checked(
-    workload: Workload, document: Document, locate: Callable[[str], Path] | None
-) -> list[Problem]:
+def _checked(workload: Workload, document: Document, locate: Locate | None) -> list[Problem]:
     found = list(check_workload(workload))
     if locate is None:
         return [problem_at(document, *one) for one in found]
@@ -139,9 +137,7 @@ def _checked(
     return [*problems, *check_availabilities(workload, document, locate)]
 
 
-def _completed(
-    document: Document, locate: Callable[[str], Path], overrides: Sequence[Override]
-) -> Document:
+def _completed(document: Document, locate: Locate, overrides: Sequence[Override]) -> Document:
     """Return a document with its bases and overrides, without validation."""
     root = SchemaNode(Workload if is_workload(document) else Scenario)
     return completed(document, root, locate=locate, overrides=overrides)

@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from testbed.scenario.own_code import relative_names
 from testbed.scenario.parse import DEEPEST, parse_document, parse_value
 from testbed.scenario.scalars import display, dotted, on_one_line
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.source import Locate, display_name, find_scenario, read_text
 from testbed.values.family import full_form
 
 EXTENDS = "extends"
@@ -108,7 +107,7 @@ class Override:
         return replace(node, value={**node.value, key: changed})
 
 
-def extend(document: Document, root: SchemaNode, locate: Callable[[str], Path] | None) -> Document:
+def extend(document: Document, root: SchemaNode, locate: Locate | None) -> Document:
     """Merge a document with its base, and recursively with the base's base.
 
     Args:

@@ -41,6 +41,7 @@ from testbed.scenario.profiles import is_file
 from testbed.scenario.scalars import display, dotted, on_one_line
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
+from testbed.scenario.source import Locate
 from testbed.scenario.synonyms import nearest
 from testbed.values.family import full_form
 from testbed.values.fields import replaced
@@ -73,7 +74,7 @@ def own_members(document: Document) -> Iterator[tuple[Keys, str, str]]:
             yield document.written((*path, "file")), family, kinds[name]
 
 
-def check_files(document: Document, locate: Callable[[str], Path]) -> Iterator[Finding]:
+def check_files(document: Document, locate: Locate) -> Iterator[Finding]:
     """Check that the user's own files exist; ``locate`` returns the path of a file by its name."""
     for path, family, kind in own_members(document):
         file = document.at(path)
@@ -104,7 +105,7 @@ def relative_names(document: Document) -> Iterator[tuple[Keys, str]]:
         yield path, folder
 
 
-def with_folder(scenario: Scenario, locate: Callable[[str], Path]) -> Scenario:
+def with_folder(scenario: Scenario, locate: Locate) -> Scenario:
     """Return the scenario with the absolute path of its data's folder, which is not copied."""
     dataset = scenario.dataset
     if not isinstance(dataset, FolderDataset):
@@ -124,11 +125,7 @@ def _recordings(document: Document) -> Iterator[Keys]:
         profile = document.at((*own, "speed", "profile"))
         if isinstance(profile, str) and is_file(profile):
             yield (*own, "speed", "profile")
-        for direction, what in product(("up", "down"), TRACED):
-            link: Keys = (*own, "link", direction)
-            yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
-            yield (*link, what, "table", "file")
-            yield (*link, f"{what}_table", "file")
+        yield from _of_link(own)
 
 
 def _of_programs(document: Document) -> Iterator[Keys]:
@@ -140,10 +137,17 @@ def _of_programs(document: Document) -> Iterator[Keys]:
         kinds = classes if isinstance(classes, dict) else ()
         for path in (own, *((*own, "classes", kind) for kind in kinds)):
             yield (*path, "availability", "trace")
-            for direction, what in product(("up", "down"), TRACED):
-                link: Keys = (*path, "link", direction)
-                yield from ((*link, f"{what}{form}", "trace") for form in ("", "_trace"))
-                yield from ((*link, what, "table", "file"), (*link, f"{what}_table", "file"))
+            yield from _of_link(path)
+
+
+def _of_link(own: Keys) -> Iterator[Keys]:
+    """Yield the possible paths of recordings and tables of a link."""
+    for direction, what in product(("up", "down"), TRACED):
+        link: Keys = (*own, "link", direction)
+        for form in ("", "_trace"):
+            yield (*link, f"{what}{form}", "trace")
+        yield (*link, what, "table", "file")
+        yield (*link, f"{what}_table", "file")
 
 
 def names_of(scenario: Scenario) -> dict[Keys, str]:
@@ -230,7 +234,7 @@ GIVEN: Mapping[Keys, int] = {("model",): 2, PARTITION: 3}
 
 
 def apply_own_code(
-    scenario: Scenario, document: Document, locate: Callable[[str], Path]
+    scenario: Scenario, document: Document, locate: Locate
 ) -> tuple[Scenario, list[Problem]]:
     """Check that the user's own code accepts its options.
 
@@ -301,9 +305,7 @@ def own_code(scenario: Scenario) -> dict[Keys, OwnCode]:
     return {path: one for path, one in members.items() if isinstance(one, OwnCode)}
 
 
-def _with_metrics(
-    scenario: Scenario, locate: Callable[[str], Path], problems: list[Problem]
-) -> Scenario:
+def _with_metrics(scenario: Scenario, locate: Locate, problems: list[Problem]) -> Scenario:
     """Try the user's metrics on random outputs; fill in which of their values are better."""
     classes = scenario.dataset.images and scenario.dataset.images[1]
     metrics = list(scenario.evaluate.metrics)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -16,7 +17,7 @@ import yaml
 from testbed.errors import InvalidValue, Problem, ScenarioError
 from testbed.scenario.document import Document, Keys, Node, Refused
 from testbed.scenario.scalars import display, dotted, resolve
-from testbed.scenario.source import check_text
+from testbed.scenario.source import check_text, display_name, read_text
 
 DEEPEST = 32
 MOST_NODES = 20_000
@@ -55,6 +56,15 @@ def parse_document(text: str, file: str, *, loader: Any = None, own_keys: bool =
         if own_keys or not key.startswith(IGNORED_PREFIX)
     }
     return Document(replace(root, value=entries), tuple(problems))
+
+
+def parse_file(path: Path) -> Document:
+    """Parse the YAML file of a scenario or a study; errors are those of ``parse_document`` too.
+
+    Raises:
+        ScenarioError: it cannot be read.
+    """
+    return parse_document(read_text(path), display_name(path))
 
 
 def parse_value(text: str, option: str) -> Any:

@@ -27,6 +27,7 @@ _NOT_FINITE = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
 _OTHER_BASES = re.compile(r"[-+]?(0[xXoObB]?[0-9a-fA-F_]+|[0-9][0-9_]*)")
 _LARGEST_DIGITS = 400
 _LARGEST = 2**63 - 1
+_MOST_SHOWN = 8
 
 
 def resolve(text: str) -> Scalar:
@@ -103,10 +104,10 @@ def on_one_line(text: str, longest: int = 40) -> str:
     return text if len(text) <= longest and text.isprintable() else shortened(text)
 
 
-def _some_of(values: Iterable[object], limit: int = 8) -> str:
+def _some_of(values: Iterable[object]) -> str:
     """Format values on one line, at most the first few."""
-    parts = [_short(value) for value in islice(values, limit + 1)]
-    return ", ".join([*parts[:limit], "..."] if len(parts) > limit else parts)
+    parts = [_short(value) for value in islice(values, _MOST_SHOWN + 1)]
+    return ", ".join([*parts[:_MOST_SHOWN], "..."] if len(parts) > _MOST_SHOWN else parts)
 
 
 def _short(value: object) -> str:

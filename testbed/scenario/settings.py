@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import ceil
 from typing import Annotated, Any, Literal
 
@@ -54,6 +53,33 @@ class Stop(StrictModel):
             expected = "at least one of updates, steps, time, accuracy, loss and metrics"
             raise InvalidValue("no criterion", expected)
         return self
+
+    def progress(self, updates: int, emulated: float) -> float | None:
+        """Return the progress in [0, 1] towards the nearer of `updates` and `time`, if any."""
+        shares = []
+        if self.updates is not None:
+            shares.append(updates / self.updates)
+        if self.time is not None:
+            shares.append(emulated / self.time)
+        return min(1.0, max(shares)) if shares else None
+
+    def seconds_left(
+        self, updates: int, emulated: float, *, updates_per_second: float, pace: float
+    ) -> float | None:
+        """Return the real seconds until the first of `updates` and `time`; None if unknown.
+
+        Args:
+            updates: number of updates so far.
+            emulated: emulated seconds so far.
+            updates_per_second: in real seconds.
+            pace: emulated seconds per real second.
+        """
+        left = []
+        if self.updates is not None and updates_per_second > 0:
+            left.append((self.updates - updates) / updates_per_second)
+        if self.time is not None and pace > 0:
+            left.append((self.time - emulated) / pace)
+        return max(0.0, min(left)) if left else None
 
     def twentieth(self, local_steps: int) -> int | Duration:
         """Return the evaluation interval for a curve of at least twenty points.
@@ -134,7 +160,9 @@ class Shared(StrictModel):
     @property
     def process_count(self) -> int:
         """The number of processes on this host."""
-        return self.processes or ceil(self.gpus) or len(os.sched_getaffinity(0))
+        from testbed.host.requirements import usable_cpus  # not in every node's memory
+
+        return self.processes or ceil(self.gpus) or usable_cpus()
 
 
 class Auto(StrictModel):

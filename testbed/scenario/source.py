@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from errno import ENOENT
 from pathlib import Path
 
 import testbed
 from testbed.errors import Problem, ScenarioError
 from testbed.host.installed import installed_files
+from testbed.values.traces import InvalidLine
 
 _OF_A_STUDY = re.compile(r"^(scenario|vary):", re.MULTILINE)
 """Top-level keys of studies, which scenarios do not have."""
@@ -58,7 +60,12 @@ def _files() -> Iterator[tuple[str, Path]]:
             yield name.removesuffix(".yaml"), file
 
 
+Locate = Callable[[str], Path]
+"""Returns the path of a file that a scenario names."""
+
 LARGEST_BYTES = 2**20
+LARGEST_NAMED_BYTES = 32 * 2**20
+"""Maximum bytes of a file that a scenario names, such as a recording."""
 
 _BYTE_ORDER_MARKS = {
     b"\xff\xfe\x00\x00": "UTF-32",
@@ -95,6 +102,22 @@ def read_text(path: Path) -> str:
         reason = getattr(error, "strerror", None) or str(error)
         raise _refusal(file, f"a file that cannot be read ({reason})", "a scenario file") from None
     return _decode(content, file)
+
+
+def read_named(name: str, locate: Locate | None) -> str:
+    """Read the text of a recording or a table that a scenario names.
+
+    Raises:
+        OSError, UnicodeDecodeError: it cannot be read, or the scenario is not in a file.
+        InvalidLine: it is too large.
+    """
+    if locate is None:
+        raise FileNotFoundError(ENOENT, "a scenario that is not in a file cannot name one")
+    with locate(name).open("rb") as file:
+        content = file.read(LARGEST_NAMED_BYTES + 1)
+    if len(content) > LARGEST_NAMED_BYTES:
+        raise InvalidLine(0, "a larger file", f"at most {LARGEST_NAMED_BYTES // 2**20} MiB")
+    return content.decode("utf-8-sig")
 
 
 def check_text(text: str, file: str) -> None:

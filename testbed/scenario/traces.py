@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
@@ -15,6 +15,7 @@ from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
 from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
+from testbed.scenario.source import Locate, read_named
 from testbed.values.fields import replaced
 from testbed.values.recordings import LAYOUTS, Reading, check_plausible, guess, read_foreign
 from testbed.values.seeds import stream
@@ -22,9 +23,6 @@ from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_
 from testbed.values.units import Duration, Rate
 
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
-LARGEST_BYTES = 32 * 2**20
-
-Locate = Callable[[str], Path]
 
 
 class RecordedField(NamedTuple):
@@ -170,19 +168,8 @@ def read_recording(recording: Recording, column: str, locate: Locate | None) -> 
     Raises:
         OSError, InvalidLine, UnicodeDecodeError: see ``unreadable``.
     """
-    text, repeats = recorded_text(recording, locate), recording.then == "repeat"
+    text, repeats = read_named(recording.trace, locate), recording.then == "repeat"
     return parse_recording(text, column, recording.reading, repeats=repeats)
-
-
-def recorded_text(recording: Recording, locate: Locate | None) -> str:
-    """Return the text of a recording's file; errors as ``read_recording``."""
-    if locate is None:
-        raise OSError("a scenario that is not in a file cannot name one")
-    with locate(recording.trace).open("rb") as file:
-        text = file.read(LARGEST_BYTES + 1)
-    if len(text) > LARGEST_BYTES:
-        raise InvalidLine(0, "a larger file", f"at most {LARGEST_BYTES // 2**20} MiB")
-    return text.decode("utf-8-sig")
 
 
 def parse_recording(text: str, column: str, reading: Reading | None, *, repeats: bool) -> Trace:

@@ -11,7 +11,8 @@ from testbed.scenario.availability import availabilities_of
 from testbed.scenario.direction import Recording
 from testbed.scenario.document import Document, Finding, Keys
 from testbed.scenario.settings import Attendance
-from testbed.scenario.traces import Locate, unreadable
+from testbed.scenario.source import Locate
+from testbed.scenario.traces import unreadable
 from testbed.scenario.workload import Workload
 from testbed.scenario.workload_names import placed
 from testbed.values.topology import WhenAbsent

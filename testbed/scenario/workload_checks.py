@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from testbed.faults import ChangedLink, SlowNode
@@ -13,6 +13,7 @@ from testbed.runtimes import Docker, Simulated, names
 from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_image
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
+from testbed.scenario.source import Locate
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_availability import check_absent_faults
 from testbed.scenario.workload_links import recorded_values
@@ -80,7 +81,7 @@ def _check_hosts(workload: Workload) -> Iterator[Finding]:
         yield ("runtime", "hosts"), "swarm", expected
 
 
-def check_program_files(workload: Workload, locate: Callable[[str], Path]) -> Iterator[Finding]:
+def check_program_files(workload: Workload, locate: Locate) -> Iterator[Finding]:
     """Check that files and Python environments exist; ``locate`` returns a path by its name."""
     for name, program in workload.workload.items():
         seen: dict[str, str] = {}

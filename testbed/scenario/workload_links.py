@@ -13,9 +13,9 @@ from testbed.scenario.direction import TRACED, Link, Recording
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.per_device import Table
 from testbed.scenario.scalars import dotted
+from testbed.scenario.source import Locate
 from testbed.scenario.traces import (
     Following,
-    Locate,
     offset_of,
     quantity,
     read_link_recording,

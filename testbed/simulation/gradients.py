@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from testbed.models.base import Images, Targets
-from testbed.payloads import Vector
+from testbed.payloads import VALUE_BYTES, Vector
 
 COMPUTED, REUSED, REFUSED = "computed", "reused", "refused"
 """Subfolders of a run's folder: gradients that it computed, links to gradients that it reused, and
@@ -138,7 +138,7 @@ def _read(path: Path, identity: bytes, *, size: int) -> Vector:
     """
     descriptor = os.open(path, _LOOK)
     try:
-        found, length = os.fstat(descriptor), 2 * _HASH_BYTES + 4 * size
+        found, length = os.fstat(descriptor), 2 * _HASH_BYTES + VALUE_BYTES * size
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("found something other than a regular file")
         if found.st_size != length:

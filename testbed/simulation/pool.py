@@ -32,7 +32,7 @@ from testbed.algorithms.base import Reply
 from testbed.algorithms.frame.effects import NO_STANDING, StandingOrders
 from testbed.host.allocation import heap_frozen
 from testbed.models import Evaluation
-from testbed.payloads import Vector
+from testbed.payloads import VALUE_BYTES, Vector
 from testbed.payloads.base import CACHE_LINE_BYTES
 from testbed.simulation.channels import PoolProcess, Start
 from testbed.simulation.messages import (
@@ -60,7 +60,7 @@ from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 BATCH = 16
 """Maximum number of tasks in one message to a process, which answers them in one message."""
 
-LINE = CACHE_LINE_BYTES // 4
+LINE = CACHE_LINE_BYTES // VALUE_BYTES
 """float32 values per cache line. Every row of the shared memory starts at a cache line."""
 
 
@@ -84,7 +84,7 @@ class Pool:
     ) -> None:
         width = -(-size // LINE) * LINE
         count = workers + 2 * processes
-        shared = mmap.mmap(-1, count * width * 4)
+        shared = mmap.mmap(-1, count * width * VALUE_BYTES)
         self._rows: Rows = np.frombuffer(shared, np.float32).reshape(count, width)[:, :size]
         self._free = list(range(workers - 1, -1, -1))  # the last is lent first
         self._loans: dict[int, Loan] = {}

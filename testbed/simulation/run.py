@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -10,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from testbed.errors import RunNotFound, TestbedError
+from testbed.host.requirements import usable_cpus
 from testbed.models.saved import ModelWriter
 from testbed.runtimes import Simulated
 from testbed.runtimes.lock import holding_lock
@@ -255,7 +255,7 @@ def require_processes(scenario: Scenario, parameters: int, *, given: int | None 
         ScenarioError: the cluster has not enough CPUs or memory.
     """
     workers, pool = scenario.workers.count, ray_pool(scenario)
-    count = count_actors(pool, workers) if pool else given or cpus()
+    count = count_actors(pool, workers) if pool else given or usable_cpus()
     here = 0 if pool else count
     at_once = gradients_at_once(scenario)
     require_memory(
@@ -264,11 +264,6 @@ def require_processes(scenario: Scenario, parameters: int, *, given: int | None 
     if pool:
         require_room(scenario, parameters, processes=count)
     return count
-
-
-def cpus() -> int:
-    """Return the number of cores that this process may use, each for one gradient process."""
-    return len(os.sched_getaffinity(0))
 
 
 def _engine(

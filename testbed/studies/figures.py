@@ -141,13 +141,8 @@ def _series(curve: Curve, label: str, most: int) -> Series:
 
 def label_of(case: Case, wanted: Curves, curves: Sequence[Curve]) -> str:
     """Return the levels that distinguish a curve from the others, without those of its panel."""
-    others = [dict(curve.case.levels) for curve in curves]
-    words = [
-        spelled(factor, level)
-        for factor, level in case.levels
-        if factor not in wanted.panels and any(one[factor] != level for one in others)
-    ]
-    return ", ".join(words) or case.name
+    others = (curve.case for curve in curves)
+    return ", ".join(case.differing(others, apart_from=wanted.panels)) or case.name
 
 
 def title_of(name: str, curves: Sequence[Curve], results: Results) -> str:

@@ -39,7 +39,6 @@ from testbed.studies.study import (
     digests,
     identity,
     own_digests,
-    spelled,
 )
 from testbed.telemetry.files import read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
@@ -379,13 +378,7 @@ class Results:
 
     def short_name(self, case: Case) -> str:
         """Return a case's levels, restricted to factors in which the study's cases differ."""
-        cases = [dict(one.levels) for one in self.by_case]
-        differing = [
-            spelled(factor, level)
-            for factor, level in case.levels
-            if any(one[factor] != level for one in cases)
-        ]
-        return " ".join(differing) or case.name
+        return " ".join(case.differing(self.by_case)) or case.name
 
 
 def spread(values: Sequence[float], show: Callable[[float], str]) -> str:

@@ -15,11 +15,11 @@ from testbed.scenario.document import Document, Keys, problem_at
 from testbed.scenario.load import HasCuda, has_key
 from testbed.scenario.load_workload import load_any, load_any_document
 from testbed.scenario.metrics import unknown_metric
-from testbed.scenario.parse import MOST_PROBLEMS, parse_document
+from testbed.scenario.parse import MOST_PROBLEMS, parse_file
 from testbed.scenario.problems import explain
 from testbed.scenario.scalars import display
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.source import display_name, find_scenario, read_text
+from testbed.scenario.source import find_scenario
 from testbed.scenario.synonyms import nearest
 from testbed.scenario.workload import Workload
 from testbed.studies import workloads
@@ -63,7 +63,7 @@ def is_study(path: Path | str) -> bool:
         ScenarioError: it cannot be read.
     """
     file = find_scenario(Path(path))
-    return _says_study(parse_document(read_text(file), display_name(file)))
+    return _says_study(parse_file(file))
 
 
 def _says_study(document: Document) -> bool:
@@ -84,7 +84,7 @@ def load_study(path: Path | str, *, scale: float = 1.0, has_cuda: HasCuda | None
         ScenarioError: lists all problems found, each with its line.
     """
     path = find_scenario(Path(path))
-    document = parse_document(read_text(path), display_name(path))
+    document = parse_file(path)
     return read_study(document, path, scale=scale, has_cuda=has_cuda)
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import IO, Any, NoReturn
 
-from testbed.errors import HostError
+from testbed.errors import INTERRUPTED, INVALID, HostError
 from testbed.host import syscalls
 from testbed.host.environment import python
 from testbed.host.process import YOUNG_OBJECTS, end_with, has_ended
@@ -39,9 +39,6 @@ NEEDED = ("torch", "pandas", "pyarrow.parquet")
 Wait = Callable[[], object]
 
 MOST_DESCRIPTORS = 2**20
-
-INVALID, INTERRUPTED = 6, 130
-"""Exit statuses of ``testbed up``."""
 
 
 @dataclass(frozen=True)

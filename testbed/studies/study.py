@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -19,8 +19,8 @@ from testbed.scenario.checks import substitutes
 from testbed.scenario.costs import with_cost
 from testbed.scenario.own_code import names_of, with_copies
 from testbed.scenario.schema import Scenario
+from testbed.scenario.source import Locate
 from testbed.scenario.synonyms import nearest
-from testbed.scenario.traces import Locate
 from testbed.scenario.workload import Workload
 from testbed.studies.document import Curves, Selection, StudyDocument, TableOf
 
@@ -40,6 +40,15 @@ class Case:
     def name(self) -> str:
         """The levels as text."""
         return ", ".join(spelled(*level) for level in self.levels) or "the scenario"
+
+    def differing(self, others: Iterable[Case], *, apart_from: Collection[str] = ()) -> list[str]:
+        """Return the levels in which it differs from any of the others, as text."""
+        levels = [dict(one.levels) for one in others]
+        return [
+            spelled(factor, level)
+            for factor, level in self.levels
+            if factor not in apart_from and any(one[factor] != level for one in levels)
+        ]
 
     def fits(self, where: Selection) -> bool:
         """Whether the case has one of the selected levels of every factor in a selection."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from testbed.errors import HostError, ScenarioError
+from testbed.host.requirements import usable_cpus
 from testbed.run.follow import wait_for_end
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
@@ -120,7 +121,7 @@ def sweep(
     if ray and reuse_bytes:
         raise ValueError("reuse is only possible without ray: gradients are kept on this machine.")
     _check_pools(study, "--ray" if ray else "--reuse" if reuse_bytes else "")
-    count = len(os.sched_getaffinity(0))
+    count = usable_cpus()
     side_by_side = max(1, min(jobs or count, count))
     with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=side_by_side) as gradients:
         results_folder(study, runs)

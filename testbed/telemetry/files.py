@@ -119,9 +119,9 @@ def replacing(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         os.close(folder)
 
 
-def write_atomically(path: Path, content: str | bytes, *, lasting: bool = True) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a whole file; see ``replacing``."""
-    with replacing(path, lasting=lasting) as fresh:
+    with replacing(path) as fresh:
         fresh.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
@@ -152,7 +152,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
         DataError: the file holds something else.
     """
     try:
-        content = json.loads(_read_state(path))
+        content = json.loads(read_bounded(path, most=LARGEST_STATE))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, RecursionError) as error:
@@ -162,14 +162,30 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _read_state(path: Path) -> bytes:
-    """Read a file, possibly another user's; ValueError if it is too long or not a regular file."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+def read_bounded(path: Path, *, most: int, flags: int = 0) -> bytes:
+    """Read a regular file, possibly another user's; a pipe is not waited for.
+
+    Args:
+        path: the file.
+        most: maximum bytes.
+        flags: for opening it, in addition, such as ``O_NOFOLLOW``.
+
+    Raises:
+        OSError: it cannot be opened.
+        ValueError: it is no such file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
+    try:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_STATE:
-            raise ValueError(f"not a regular file of at most {LARGEST_STATE:,} bytes")
-        return file.read(LARGEST_STATE)
+        if stat.S_ISREG(found.st_mode) and found.st_size <= most:
+            with open(descriptor, "rb", closefd=False) as file:
+                return file.read(most)
+    finally:
+        os.close(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        raise ValueError(f"{found.st_size:,} bytes, expected at most {most:,}")
+    kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
+    raise ValueError(f"{kind}, expected a regular file")
 
 
 @dataclass

@@ -177,9 +177,7 @@ class Circumstances:
     images: Mapping[str, str] = field(default_factory=dict)  # IDs, by NodeSpec.image
 
 
-def write_environment(
-    folder: RunFolder, circumstances: Circumstances, *, package: Path, proc: Path = PROC
-) -> None:
+def write_environment(folder: RunFolder, circumstances: Circumstances, *, package: Path) -> None:
     """Write ``environment.json``, with the commit of the checkout that holds the ``package``."""
     software = {  # without importing any of it
         "testbed": _version(DISTRIBUTION),
@@ -188,7 +186,7 @@ def write_environment(
         **{name: _version(name) for name in LIBRARIES},
         "torch_build": torch_build(),
     }
-    host = describe_host(proc)
+    host = describe_host()
     content = {"format": FORMAT, "host": host, "software": software, **asdict(circumstances)}
     write_atomically(folder.environment, json.dumps(content, indent=2) + "\n")
 

@@ -377,20 +377,16 @@ def joined(blocks: Iterable[Rows]) -> Rows:
     return np.concatenate(found) if found else np.empty(0, UPDATE)
 
 
-def conform(
-    stored: Mapping[str, NDArray[Any]], count: int, columns: Mapping[str, Column] | None = None
-) -> Rows:
+def conform(stored: Mapping[str, NDArray[Any]], count: int) -> Rows:
     """Convert a record of updates, written by another version of testbed, to the current layout.
 
-    The rows include the columns of streams if any of these is stored; ``columns`` overrides the
-    layout. Unknown stored columns are omitted; missing columns get their default. The stored
-    columns have the shape (count,).
+    The rows include the columns of streams if any of these is stored. Unknown stored columns are
+    omitted; missing columns get their default. The stored columns have the shape (count,).
 
     Raises:
         KeyError: a column without a default is missing.
     """
-    if columns is None:
-        columns = UPDATES if STREAMS.keys().isdisjoint(stored) else {**UPDATES, **STREAMS}
+    columns = UPDATES if STREAMS.keys().isdisjoint(stored) else {**UPDATES, **STREAMS}
     made = np.empty(count, [(name, column.type) for name, column in columns.items()])
     for name, column in columns.items():
         if name not in stored and column.default is REQUIRED:

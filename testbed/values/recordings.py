@@ -16,7 +16,7 @@ from math import isfinite
 from reprlib import repr as shortened
 from statistics import median
 
-from testbed.values.traces import DELAY, MOST_STEPS, RATE, InvalidLine, Trace
+from testbed.values.traces import DELAY, MOST_STEPS, RATE, InvalidLine, Trace, numbered_lines
 
 UNITS: Mapping[str, Mapping[str, float]] = {
     RATE: {"bit": 1, "kbit": 1e3, "mbit": 1e6, "gbit": 1e9, "B/s": 8, "KB/s": 8e3, "MB/s": 8e6},
@@ -144,8 +144,7 @@ def read_foreign(text: str, quantity: str, reading: Reading, *, repeats: bool) -
 
 def _rows(text: str, layout: Layout) -> Iterator[Row]:
     """Yield the rows of a text, with their line numbers and by the names of their columns."""
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    lines = numbered_lines(text)
     if lines and lines[0][1].startswith("{"):
         yield from (_json_row(number, line) for number, line in lines)
         return

@@ -172,6 +172,9 @@ class Gpu:
     minor: int  # number of its device node, /dev/nvidia<minor>
 
 
+INTERFACE = "eth0"
+"""Of every node with a link, in the node."""
+
 WhenAbsent = Literal["kill", "freeze", "partition"]
 """What is done to a node of a workload while it is absent: its process is ended, and started again
 when it returns; its processes are frozen; or its link transfers nothing."""
@@ -207,6 +210,11 @@ class NodeSpec:
     # shown read-only by their names; a relative path is inside the run folder
     files: tuple[str, ...] = ()
     when_absent: WhenAbsent | None = None  # of a workload's node with an availability
+
+    @property
+    def full_name(self) -> str:
+        """The name with the class, such as ``w3 (class slow)``, for messages."""
+        return f"{self.name} (class {self.device_class})" if self.device_class else self.name
 
     @property
     def has_users_image(self) -> bool:

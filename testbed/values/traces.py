@@ -95,8 +95,7 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     Raises:
         InvalidLine: it is empty, out of order, negative, or not such a text; names the line.
     """
-    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    lines = [(number, line) for number, line in lines if line and not line.startswith("#")]
+    lines = numbered_lines(text)
     if not lines:
         raise InvalidLine(0, "an empty file", f"a header, time_seconds,{column}, and rows")
     if column == RATE and lines[0][1].isdecimal():
@@ -104,6 +103,12 @@ def read_trace(text: str, column: str, *, repeats: bool) -> Trace:
     if len(lines) > MOST_STEPS:
         raise InvalidLine(0, f"{len(lines):,} lines", f"at most {MOST_STEPS:,}")
     return _table(lines, column, repeats=repeats)
+
+
+def numbered_lines(text: str) -> list[tuple[int, str]]:
+    """Return the lines that are neither empty nor comments, stripped, with their numbers."""
+    lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
+    return [(number, line) for number, line in lines if line and not line.startswith("#")]
 
 
 RATE, DELAY, AVAILABLE, FACTOR = "bits_per_second", "delay_seconds", "available", "factor"

@@ -30,8 +30,7 @@ import testbed
 from testbed.algorithms.base import Samples
 from testbed.algorithms.frame.actions import Step
 from testbed.algorithms.frame.compute import OwnCompute
-from testbed.cli.up import INVALID
-from testbed.errors import HostError, NodeError
+from testbed.errors import INVALID, HostError, NodeError
 from testbed.host.gpus import find_gpus
 from testbed.models import ImageShape, ModelConfig
 from testbed.models.base import GradientRequest

@@ -6,16 +6,15 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 from warm_commands import CommandRunner
 
 PACKAGE_ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 180.0
 
 TINY = """
 name: tiny
@@ -94,11 +93,7 @@ class Bed:
 
     def wait_until(self, look: Callable[[], Any]) -> Any:
         """Poll until the result is true."""
-        deadline = time.monotonic() + LONGEST_SECONDS
-        while not (found := look()):
-            assert time.monotonic() < deadline, f"timed out: {self.last_events()}"
-            time.sleep(0.02)
-        return found
+        return wait_until(look, self.last_events)
 
     def last_events(self) -> list[str]:
         """The last event of each run."""

@@ -10,6 +10,7 @@ import pytest
 
 from testbed.reports.console import Console
 from testbed.reports.live import LiveDisplay, Progress, Status, clock_text, describe
+from testbed.scenario.settings import Stop
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import Exited, FaultApplied, Launched, Phase
 from testbed.telemetry.ps_events import Evaluated, Incomplete, Rejected, Started
@@ -36,7 +37,7 @@ class Shown:
 
     def display(self, *, terminal: bool, width: int = 80) -> LiveDisplay:
         console = Console(file=self.file, force_terminal=terminal, width=width)
-        return LiveDisplay(console, Progress(100, None), clock=lambda: self.now)
+        return LiveDisplay(console, Progress(Stop(updates=100)), clock=lambda: self.now)
 
     def lines(self) -> list[str]:
         return self.file.getvalue().splitlines()
@@ -157,4 +158,4 @@ class Gone(io.StringIO):
 
 def test_a_closed_pipe_is_reported() -> None:
     with pytest.raises(BrokenPipeError):
-        LiveDisplay(Console(file=Gone()), Progress(None, None)).phase("training")
+        LiveDisplay(Console(file=Gone()), Progress()).phase("training")

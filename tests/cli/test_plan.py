@@ -1,6 +1,7 @@
 """``testbed plan``."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,15 @@ def test_compute_chosen_automatically(file: str, capsys: pytest.CaptureFixture[s
     assert reason in capsys.readouterr().out.splitlines()
     chosen = as_json(capsys, file, "--set", "compute=auto")["compute"]
     assert chosen == {"name": "own", "why": reason.removeprefix("compute ")}
+
+
+def test_a_plan_is_made_on_a_system_without_affinities(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")  # macOS has none
+    settings = ("--set", "compute=shared", "--set", "workers.classes.fast={share: 0.75}")
+    found = as_json(capsys, file, *settings)
+    assert found["compute"]["name"] == "shared"
 
 
 def test_a_setting_of_the_runtime_is_one_of_the_chosen_runtime(

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from testbed.reports.live import Progress, Status, describe
+from testbed.scenario.settings import Stop
 from testbed.telemetry.rows import UPDATE, Rows
+from testbed.values.units import Duration
 
 
 def rows(count: int, *, staleness: int, payload: int) -> Rows:
@@ -17,7 +19,7 @@ def rows(count: int, *, staleness: int, payload: int) -> Rows:
 
 
 def test_no_values_at_the_start() -> None:
-    status = Progress(stop_updates=100, stop_seconds=None).status(0.0, emulated=0.0)
+    status = Progress(Stop(updates=100)).status(0.0, emulated=0.0)
     assert status.updates == 0
     assert status.accuracy is None
     assert status.eta_seconds is None
@@ -25,7 +27,7 @@ def test_no_values_at_the_start() -> None:
 
 
 def test_rate_staleness_ingress_and_eta() -> None:
-    progress = Progress(stop_updates=100, stop_seconds=None)
+    progress = Progress(Stop(updates=100))
     progress.add_updates(rows(10, staleness=0, payload=8), 1.0)
     progress.add_updates(rows(20, staleness=3, payload=8), 2.0)
     progress.add_updates(rows(20, staleness=5, payload=8), 3.0)
@@ -39,7 +41,7 @@ def test_rate_staleness_ingress_and_eta() -> None:
 
 
 def test_the_rate_uses_the_last_ten_seconds() -> None:
-    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress = Progress()
     progress.add_updates(rows(1000, staleness=9, payload=8), 1.0)
     progress.add_updates(rows(10, staleness=1, payload=8), 2.0)
     progress.add_updates(rows(50, staleness=2, payload=8), 12.0)
@@ -51,7 +53,7 @@ def test_the_rate_uses_the_last_ten_seconds() -> None:
 
 
 def test_the_eta_is_that_of_the_earliest_stop_rule() -> None:
-    progress = Progress(stop_updates=1000, stop_seconds=40.0)
+    progress = Progress(Stop(updates=1000, time=Duration(40)))
     progress.add_updates(rows(10, staleness=0, payload=8), 1.0)
     progress.add_updates(rows(10, staleness=0, payload=8), 2.0)
     status = progress.status(2.0, emulated=10.0)  # time_scale 5
@@ -60,7 +62,7 @@ def test_the_eta_is_that_of_the_earliest_stop_rule() -> None:
 
 
 def test_the_last_accuracy() -> None:
-    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress = Progress()
     progress.add_evaluation({"top1": 0.9, "top5": 1.0}, 0.5)
     progress.add_evaluation({"top1": 0.8, "top5": 1.0}, 0.6)
     status = progress.status(1.0, emulated=1.0)
@@ -69,20 +71,20 @@ def test_the_last_accuracy() -> None:
 
 
 def test_the_first_metric_by_its_name() -> None:
-    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress = Progress()
     progress.add_evaluation({"macro_f1": 0.75, "top1": 0.8}, 0.6)
     assert "  macro_f1 0.7500  " in describe(progress.status(1.0, emulated=1.0))
 
 
 def test_the_loss_without_an_accuracy() -> None:
-    progress = Progress(stop_updates=None, stop_seconds=None)
+    progress = Progress()
     progress.add_evaluation({"top1": None}, 0.25)
     assert "  loss 0.25  " in describe(progress.status(1.0, emulated=1.0))
 
 
 def test_rounds_longer_than_the_window_give_a_steady_rate_and_eta() -> None:
     """Five updates arrive at once every 12 s: 5/12 per second, and 40 more take 96 s."""
-    progress = Progress(stop_updates=50, stop_seconds=None)
+    progress = Progress(Stop(updates=50))
     progress.add_updates(rows(5, staleness=0, payload=8), 12.0)
     progress.add_updates(rows(5, staleness=0, payload=8), 24.0)
     for now in (24.0, 30.0, 36.0):
@@ -96,7 +98,7 @@ def test_rounds_longer_than_the_window_give_a_steady_rate_and_eta() -> None:
 
 def test_the_eta_uses_the_emulated_time_of_the_last_ten_seconds() -> None:
     """A simulation starts slowly, then passes 100 emulated seconds per real second."""
-    progress = Progress(stop_updates=None, stop_seconds=10_000.0)
+    progress = Progress(Stop(time=Duration(10_000)))
     assert progress.status(0.5, emulated=0.004).eta_seconds is None
     for real in range(1, 21):
         status = progress.status(float(real), emulated=100.0 * real)

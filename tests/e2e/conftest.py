@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +20,7 @@ from urllib.parse import urlencode
 from urllib.request import urlopen
 
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 from warm_commands import Command, CommandRunner
 
 from testbed.errors import HostError
@@ -33,7 +34,6 @@ from testbed.telemetry.events import read_events
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.spool import SpoolReader
 
-WAIT_SECONDS = 180.0
 NUMBERS = itertools.count()
 
 SCENARIO = """\
@@ -90,12 +90,13 @@ class Up:
 
     def wait_for(self, look: Callable[[], Any]) -> Any:
         """Poll until the result is true; the run must not end before."""
-        deadline = time.monotonic() + WAIT_SECONDS
-        while not (found := look()):
-            assert self.process.poll() is None, self.end()
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.02)
-        return found
+
+        def seen() -> Any:
+            found = look()
+            assert found or self.process.poll() is None, self.end()
+            return found
+
+        return wait_until(seen)
 
     def wait_for_event(self, event: str) -> None:
         self.wait_for(lambda: event in self.events())
@@ -104,7 +105,7 @@ class Up:
         """Wait until the parameter server has applied this many updates."""
         self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
 
-    def end(self, *, within: float = WAIT_SECONDS) -> Done:
+    def end(self, *, within: float = LONGEST_SECONDS) -> Done:
         """Wait for its end, with a timeout in case the run hangs."""
         out, err = self.process.communicate(timeout=within)
         return Done(self.process.returncode, out, err)
@@ -157,7 +158,9 @@ class Bed:
     def run(self, *arguments: str, **environment: str) -> Done:
         """Run a command to its end."""
         given = {**self.environment, **environment}
-        done = self.run_command(arguments, cwd=self.path, environment=given, timeout=WAIT_SECONDS)
+        done = self.run_command(
+            arguments, cwd=self.path, environment=given, timeout=LONGEST_SECONDS
+        )
         return Done(done.returncode, done.stdout, done.stderr)
 
     def up(self, *options: str, file: str = "tiny.yaml") -> Up:
@@ -271,18 +274,26 @@ def finished(shared_bed: Bed) -> tuple[Up, Done]:
         pytest.param("docker", marks=pytest.mark.docker),
     ]
 )
-def runtime(request: pytest.FixtureRequest) -> Iterator[str]:
+def runtime(request: pytest.FixtureRequest) -> str:
     """Every runtime that makes containers; Docker's where the image exists."""
     if request.param == "docker":
-        from testbed.runtimes.docker.engine import connect
-        from testbed.runtimes.docker.image import check_image
+        request.getfixturevalue("engine")
+    return str(request.param)
 
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Any]:
+    """The Docker engine of this host, which has the image of nodes; else tests are skipped."""
+    from testbed.runtimes.docker.engine import connect
+    from testbed.runtimes.docker.image import check_image
+
+    with ExitStack() as opened:
         try:
-            with connect() as engine:
-                check_image(engine)
-        except HostError as refusal:
-            pytest.skip(f"needs the image: {refusal}")
-    yield request.param
+            engine = opened.enter_context(connect())
+            check_image(engine)
+        except HostError as lacking:
+            pytest.skip(f"needs an engine with the image: {lacking}")
+        yield engine
 
 
 def _end_all(bed: Bed) -> None:

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import HostError
-from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, RuntimeChosen
@@ -77,24 +75,10 @@ class Dock:
         return f"testbed-{up.name}-{node}"
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Any]:
-    try:
-        engine = connect()
-    except HostError as reason:
-        pytest.skip(str(reason))
-    with engine:
-        yield engine
-
-
 @pytest.fixture
 def dock(bed: Any, engine: Any) -> Iterator[Dock]:
-    try:
-        image = check_image(engine)
-    except HostError as reason:
-        pytest.skip(str(reason))
     bed.scenario("docked.yaml", SCENARIO)
-    dock = Dock(bed, engine, image)
+    dock = Dock(bed, engine, check_image(engine))
     yield dock
     for up in bed.started:
         if up.process.poll() is None:

@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError
-from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import SOURCE_LABEL, check_image, image_name, source_hash
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
@@ -40,18 +39,14 @@ evaluate: {every: 50, images: 100}
 
 
 @pytest.fixture(scope="module")
-def engine(own_engine: Callable[..., Any], tmp_path_factory: Any) -> Iterator[Any]:
+def engine(engine: Any, own_engine: Callable[..., Any], tmp_path_factory: Any) -> Iterator[Any]:
     """An engine for this module with a copy of the machine's image."""
-    try:
-        with connect() as usual:
-            image = check_image(usual)
-    except HostError as reason:
-        pytest.skip(str(reason))
-    with own_engine(tmp_path_factory.mktemp("engine") / "dockerd.log") as engine:
-        load = ["docker", "--host", engine.address, "load"]
+    image = check_image(engine)
+    with own_engine(tmp_path_factory.mktemp("engine") / "dockerd.log") as own:
+        load = ["docker", "--host", own.address, "load"]
         with subprocess.Popen(["docker", "save", image], stdout=subprocess.PIPE) as saved:
             subprocess.run(load, stdin=saved.stdout, stdout=subprocess.DEVNULL, check=True)
-        yield engine
+        yield own
 
 
 def containers(engine: Any, *, run: str) -> list[str]:

@@ -15,9 +15,6 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed.errors import HostError
-from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.event_kinds import FaultApplied
 from testbed.telemetry.events import read_events
 
@@ -40,7 +37,7 @@ NAME = f"testbed-test-image-{os.getpid()}:1"
 
 
 @pytest.fixture(scope="module")
-def users_image() -> Iterator[str]:
+def users_image(engine: Any) -> Iterator[str]:
     """An image with nothing but a static busybox, and a script without its interpreter."""
     static = shutil.which("busybox")
     if static is None or b"/ld-" in Path(static).read_bytes()[:4096]:
@@ -56,14 +53,9 @@ def users_image() -> Iterator[str]:
         entry = tarfile.TarInfo("bin/script")
         entry.size, entry.mode = len(script), 0o755
         archive.addfile(entry, io.BytesIO(script))
-    with connect() as engine:
-        try:
-            check_image(engine)
-        except HostError as refusal:
-            pytest.skip(f"needs the image: {refusal}")
-        engine.import_image_from_data(packed.getvalue(), changes=["ENV GREETING=hello"], **_named())
-        yield NAME
-        engine.remove_image(NAME, force=True)
+    engine.import_image_from_data(packed.getvalue(), changes=["ENV GREETING=hello"], **_named())
+    yield NAME
+    engine.remove_image(NAME, force=True)
 
 
 def _named() -> dict[str, str]:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import testbed
-from testbed.errors import HostError
-from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited
@@ -30,21 +27,6 @@ workers: {count: 3, think: {mean: 20ms}}
 stop: {updates: 100000000}
 evaluate: {every: 50, images: 100}
 """
-
-
-@pytest.fixture
-def engine() -> Iterator[Any]:
-    """An engine that has the image of nodes."""
-    try:
-        api = connect()
-    except HostError as reason:
-        pytest.skip(str(reason))
-    with api:
-        try:
-            check_image(api)
-        except HostError as reason:
-            pytest.skip(str(reason))
-        yield api
 
 
 @pytest.mark.root

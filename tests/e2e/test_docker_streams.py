@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import testbed
 from testbed.errors import HostError
-from testbed.runtimes.docker.engine import connect
-from testbed.runtimes.docker.image import check_image, find_kafka_image
+from testbed.runtimes.docker.image import find_kafka_image
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Exited, Launched
 from testbed.telemetry.events import read_events
@@ -37,20 +35,14 @@ evaluate: {{every: 10min, images: 100}}
 """A round needs 16 samples of each, which take 0.4 s to be made."""
 
 
-@pytest.fixture
-def engine() -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def engine(engine: Any) -> Any:
     """An engine that has the images of nodes and of a broker."""
     try:
-        api = connect()
-    except HostError as reason:
-        pytest.skip(str(reason))
-    with api:
-        try:
-            check_image(api)
-            find_kafka_image(api)
-        except HostError as reason:
-            pytest.skip(str(reason))
-        yield api
+        find_kafka_image(engine)
+    except HostError as lacking:
+        pytest.skip(str(lacking))
+    return engine
 
 
 def containers(engine: Any, run: str) -> list[str]:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import HostError
+from testbed.host import kafka as host
 from testbed.host.kafka import find_jars, find_java, find_kafka
+from testbed.roles import kafka as roles
 
 
 def unpack(folder: Path, version: str) -> Path:
@@ -84,3 +86,8 @@ def test_a_java_without_a_version(tmp_path: Path) -> None:
     (java / "release").unlink()
     with pytest.raises(HostError, match="has no version"):
         find_java({"JAVA_HOME": str(java)})
+
+
+def test_the_nodes_accept_the_release_that_is_started() -> None:
+    """Each has its own number, as a device's process imports nothing of the host's Kafka."""
+    assert roles.RELEASE == host.RELEASE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
@@ -126,6 +127,13 @@ class Lab:
         assert server.peer.tell("serve 5000") == "serving"
         assert client.peer.tell("connect 10.77.0.1 5000") == "connected"
         return server, client
+
+    def rate_through(self, end: Interface, seconds: float) -> float:
+        """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
+        before, begin = self.counted(end).bytes, time.monotonic()
+        time.sleep(seconds)
+        passed = self.counted(end).bytes - before
+        return passed * 8 / (time.monotonic() - begin)
 
     @staticmethod
     def counted(end: Interface) -> QdiscCounters:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from testbed.network import tc
-from testbed.network.interfaces import Interface, sockets
+from testbed.network.interfaces import sockets
 from testbed.network.jitter import SCALE, table
 from testbed.network.offloads import Offloads
 from testbed.network.qdiscs import Netem
@@ -89,14 +89,6 @@ def test_losses_match_the_configured_ratio(
     assert lost == pytest.approx(count * 0.1, abs=4 * sqrt(count * 0.09 * stretch))
 
 
-def rate_through(lab: Any, end: Interface, seconds: float) -> float:
-    """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
-    before, begin = lab.counted(end).bytes, time.monotonic()
-    time.sleep(seconds)
-    passed = lab.counted(end).bytes - before
-    return passed * 8 / (time.monotonic() - begin)
-
-
 @pytest.mark.parametrize(("text", "seconds"), [("1mbit", 1.0), ("10mbit", 0.5)])
 def test_both_directions_run_at_their_rate_behind_a_delay(
     lab: Any, text: str, seconds: float
@@ -112,7 +104,7 @@ def test_both_directions_run_at_their_rate_behind_a_delay(
             worker.peer.tell(f"{command} {5 * seconds + 3}")
             while lab.counted(end).bytes < rate.bytes_per_second / 2:
                 time.sleep(0.01)
-            found = median(rate_through(lab, end, seconds) for _ in range(5))
+            found = median(lab.rate_through(end, seconds) for _ in range(5))
             print(f"{text} {command}: {found / 1e6:.4f} mbit")
             assert found == pytest.approx(float(rate), rel=0.05)
             worker.peer.tell("close")

@@ -17,14 +17,6 @@ pytestmark = [pytest.mark.root, pytest.mark.slow, pytest.mark.alone]
 RUNS = 5
 
 
-def rate_through(lab: Any, end: Interface, seconds: float) -> float:
-    """Bits per second of Ethernet frames that leave an interface while it is kept busy."""
-    before, begin = lab.counted(end).bytes, time.monotonic()
-    time.sleep(seconds)
-    passed = lab.counted(end).bytes - before
-    return passed * 8 / (time.monotonic() - begin)
-
-
 def wait_until_busy(lab: Any, end: Interface, rate: Rate) -> None:
     """A fifth of a second's worth has passed: the bucket is empty and the queue is not."""
     while lab.counted(end).bytes < rate.bytes_per_second / 5:
@@ -42,7 +34,7 @@ def test_both_directions_run_at_their_rate(
         for command, end in ends.items():
             worker.peer.tell(f"{command} {RUNS * seconds + 2}")
             wait_until_busy(lab, end, rate)
-            found = median(rate_through(lab, end, seconds) for _ in range(RUNS))
+            found = median(lab.rate_through(end, seconds) for _ in range(RUNS))
             record_property(f"{text} {command}", f"{found / 1e6:.3f}")
             print(f"{text} {command}: {found / 1e6:.3f} mbit")
             assert found == pytest.approx(float(rate), rel=0.05)

@@ -11,7 +11,8 @@ import pytest
 import yaml
 
 from testbed import errors
-from testbed.cli import BROKEN_PIPE, INTERRUPTED, VERBS, report, runs, up
+from testbed.cli import BROKEN_PIPE, VERBS, report, runs
+from testbed.errors import INTERRUPTED, INVALID
 from testbed.scenario import load
 from testbed.studies import is_study, load_study
 
@@ -130,7 +131,7 @@ def test_the_documentation_lists_every_exit_code() -> None:
     section = (ROOT / "docs/commands.md").read_text(encoding="utf-8").split("## Exit codes")[1]
     listed = {int(code) for code in re.findall(r"^\| *(\d+) *\|", section, re.MULTILINE)}
     classes = [errors.TestbedError, *errors.TestbedError.__subclasses__()]
-    statuses = {0, up.INVALID, report.DIFFERENT, runs.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}
+    statuses = {0, INVALID, report.DIFFERENT, runs.TIMED_OUT, INTERRUPTED, BROKEN_PIPE}
     assert listed == statuses | {one.exit_code for one in classes}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import resource
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ from typing import Any
 
 import grpc
 import pytest
+from polling import wait_until
 
 from testbed.errors import RejectedError
 from testbed.rpc import methods
@@ -134,13 +134,6 @@ async def length(message: bytes, call: Call) -> bytes:
     return str(len(message)).encode()
 
 
-def until(condition: Callable[[], bool]) -> None:
-    """Wait for an effect of another thread."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-
-
 def test_memory_is_allocated_as_chunks_arrive() -> None:
     """One chunk of a MiB of a message of 512: one MiB is allocated, not 512."""
     assembly = Assembly(2**29)
@@ -158,7 +151,7 @@ def test_a_newer_message_of_a_caller_replaces_the_older_one(start: Callable[...,
     """Half a message is on a connection that may be lost: the next does not wait for it."""
     host, address = start({methods.EXCHANGE: length}, limits=LONG)
     with Sender(address, 2) as first, Connection(address, token=TOKEN, limits=LONG) as connection:
-        until(lambda: len(open_messages(host)) == 1)
+        wait_until(lambda: len(open_messages(host)) == 1)
         assert connection.call(methods.EXCHANGE, bytes(3 * PIECE_BYTES)) == b"3145728"
         assert first.call.code() is grpc.StatusCode.UNAVAILABLE
         assert first.call.details() == "w3 started another message"
@@ -207,7 +200,7 @@ def test_a_refused_message_is_freed_at_once(start: Callable[..., Any]) -> None:
                 connection.call(methods.EXCHANGE, bytes(2 * PIECE_BYTES))
             with pytest.raises(RejectedError, match="no"):
                 connection.call(methods.EXCHANGE, bytes(2 * PIECE_BYTES))
-        until(lambda: [one() for one in kept] == [None, None])
+        wait_until(lambda: [one() for one in kept] == [None, None])
     finally:
         gc.enable()
     assert host.failures == []

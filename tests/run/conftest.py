@@ -38,6 +38,7 @@ from testbed.runtimes.base import ContainerSpec
 from testbed.scenario import Override, dump, load_text
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_workload
+from testbed.scenario.settings import Stop
 from testbed.scenario.workload_availability import node_availabilities
 from testbed.scenario.workload_names import workload_timeline
 from testbed.telemetry.event_kinds import WorkloadBegun
@@ -218,7 +219,7 @@ def make_small(tmp_path: Path) -> Iterator[Callable[..., Small]]:
                 users=Users("root"),
             )
             shown = io.StringIO()
-            display = LiveDisplay(Console(file=shown), Progress(100, None))
+            display = LiveDisplay(Console(file=shown), Progress(Stop(updates=100)))
             recorder = cleanup.enter_context(
                 Recorder.into(folder, time_scale=scenario.time_scale, sinks=[display])
             )
@@ -324,7 +325,7 @@ def make_workload(tmp_path: Path) -> Iterator[Callable[..., SmallWorkload]]:
                 classes=[],
                 now=0.0,
             )
-            display = WorkloadDisplay(Console(file=io.StringIO()), Progress(None, None))
+            display = WorkloadDisplay(Console(file=io.StringIO()), Progress())
             recorder = cleanup.enter_context(Recorder.into(folder, time_scale=1.0, sinks=[display]))
             agent: Any = WorkloadAgent()
             now = [100.0]

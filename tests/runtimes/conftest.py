@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from accounts import Account, account
+from polling import LONGEST_SECONDS, wait_until
 
 from testbed.errors import HostError, NodeError
 from testbed.host.hierarchies import find_hierarchies
@@ -40,17 +41,6 @@ ENTRIES = Path(__file__).parent
 PACKAGE_ROOT = ENTRIES.parents[1]
 MOUNTED = Path("/run/testbed/entries")
 """Where the roles of the tests are in nodes that do not see the host's file system."""
-
-WAIT_SECONDS = 180.0
-
-
-def wait_until(look: Callable[[], Any]) -> Any:
-    """Poll until the result is true, and return it."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.005)
-    return found
 
 
 DRIVERS: Mapping[str, RuntimeDriver] = drivers()
@@ -191,7 +181,7 @@ class LiveRun:
         return self.folder.log(name).read_text()
 
     def wait_for_exit(self, name: str) -> Exit:
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + LONGEST_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             for ended in self.client.exits(left):
                 if ended.node == name:

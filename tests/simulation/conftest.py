@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -34,7 +35,7 @@ from testbed.scenario.experiment import Constant, Durations, Experiment
 from testbed.scenario.traces import Following
 from testbed.simulation import model
 from testbed.simulation.channels import forked
-from testbed.simulation.checkpoint import restore
+from testbed.simulation.checkpoint import restore, state_of
 from testbed.simulation.device import DeviceModel
 from testbed.simulation.engine import Engine
 from testbed.simulation.event_queue import EventQueue
@@ -124,6 +125,8 @@ def run_simulation(tmp_path: Path, digits: Path) -> Simulate:
 
     return run
 
+
+Played = Callable[..., tuple[Engine, "Book"]]
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01
@@ -301,3 +304,44 @@ def play(
 def world() -> Callable[..., tuple[Engine, Book]]:
     """Runs a small made-up world to its end with ``play``."""
     return play
+
+
+def check_resumed(
+    play: Played, states: slice | None = None, *, again: Played | None = None
+) -> list[tuple[Engine, Book]]:
+    """Play to the end, and again from saved states: model, end and rows are the same.
+
+    Args:
+        play: plays; has ``save`` and ``state`` of ``world``.
+        states: which of the states after each update; by default three or more, from the first.
+        again: plays from a state, if not as ``play``.
+
+    Returns:
+        The whole run, and those from a state.
+    """
+    saved: list[tuple[int, PlainState]] = []
+
+    def save(engine: Engine) -> None:
+        state = state_of(engine)
+        read = PlainState(json.loads(json.dumps(state.tree)), state.arrays)  # as from a file
+        saved.append((engine.server.version, read))
+
+    whole, book = play(save=save)
+    chosen = saved[:: max(1, len(saved) // 3)] if states is None else saved[states]
+    assert chosen, f"no state was saved of {states}"
+    played = [(whole, book)]
+    for version, state in chosen:
+        engine, rest = (again or play)(state=state)
+        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
+        assert engine.events.now == whole.events.now
+        there = [row.tobytes() for row in book.rows[version:]]
+        assert [row.tobytes() for row in rest.rows] == there
+        assert rest.clients == book.clients[len(book.clients) - len(rest.clients) :]
+        played.append((engine, rest))
+    return played
+
+
+@pytest.fixture
+def resumed() -> Callable[..., list[tuple[Engine, Book]]]:
+    """Checks that a run resumed from any state is the same, with ``check_resumed``."""
+    return check_resumed

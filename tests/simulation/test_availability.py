@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -14,12 +14,11 @@ from testbed.algorithms import Asgd, Bsp
 from testbed.algorithms.frame.stop import StopRule
 from testbed.faults.population import Availability
 from testbed.scenario.experiment import Constant
-from testbed.simulation.checkpoint import state_of
 from testbed.simulation.engine import Engine
-from testbed.values.state import PlainState
 from testbed.values.traces import Trace
 
 World = Callable[..., Any]
+Resumed = Callable[..., Any]
 ASGD = Asgd(name="asgd")
 SHIFTS = Trace((0.0, 2.5), (1.0, 0.0), 4.0, repeats=True)
 """There until 2.5, away until 4, there until 6.5, away until 8."""
@@ -70,23 +69,10 @@ def test_no_barrier_waits_for_absent_workers(world: World) -> None:
     assert book.column("worker") == [0, 1, 0, 1, 0, 0, 1]
 
 
-def test_traces_continue_from_a_checkpoint(world: World) -> None:
-    saved: list[tuple[int, PlainState]] = []
-
-    def save(engine: Engine) -> None:
-        state = state_of(engine)
-        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
-        saved.append((engine.server.version, state))
-
+def test_traces_continue_from_a_checkpoint(world: World, resumed: Resumed) -> None:
     there = (Availability(0, SHIFTS), Availability(1, SHIFTS, 3.0))
     options: dict[str, Any] = {"step_seconds": [1.0, 0.7]}
-    whole, book = play(world, 12, *there, save=save, **options)
-    for version, state in saved[1::3]:
-        engine, rest = play(world, 12, *there, state=state, **options)
-        assert engine.events.now == whole.events.now
-        assert [row.tobytes() for row in rest.rows] == [
-            row.tobytes() for row in book.rows[version:]
-        ]
+    resumed(partial(play, world, 12, *there, **options), slice(1, None, 3))
 
 
 def lines_per_change(world: World, devices: int, **options: Any) -> float:

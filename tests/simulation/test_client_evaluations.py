@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,13 @@ from testbed.models.metrics.clients import distribution
 from testbed.payloads import Dense
 from testbed.scenario import Override, load_text
 from testbed.scenario.experiment import Constant, Experiment
-from testbed.simulation.checkpoint import state_of
-from testbed.simulation.engine import Engine
 from testbed.simulation.worker import Cycle
 from testbed.telemetry.entry import only
 from testbed.telemetry.events import read_events
 from testbed.telemetry.ps_events import ClientsEvaluated
-from testbed.values.state import PlainState
 
 World = Callable[..., Any]
+Resumed = Callable[..., Any]
 ALL = FedAvg(name="fedavg")
 STOP = StopRule(updates=9)
 SLOW = {"name": "slow", "workers": ["w1"], "at": {"time": "5s"}, "factor": 3}
@@ -71,22 +69,17 @@ def test_a_slower_device_evaluates_longer(world: World) -> None:
 
 @pytest.mark.parametrize("config", [ALL, FedAvg(name="fedavg", fraction=0.5)])
 @pytest.mark.parametrize("processes", [1, 2])
-def test_resumed_from_any_checkpoint(world: World, config: FedAvg, processes: int) -> None:
+def test_resumed_from_any_checkpoint(
+    world: World, resumed: Resumed, config: FedAvg, processes: int
+) -> None:
     """Also while an evaluation waits for a fault that may change its pace."""
-    saved: list[PlainState] = []
-
-    def save(engine: Engine) -> None:
-        state = state_of(engine)
-        saved.append(PlainState(json.loads(json.dumps(state.tree)), state.arrays))
-
     more: dict[str, Any] = {"evaluation": 7.0, "faults": [SLOW], "think": no_think}
-    whole, book = world(config, STOP, processes=2, save=save, **more)
-    for state in saved:
-        engine, rest = world(config, STOP, processes=processes, state=state, **more)
-        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        assert rest.clients == book.clients[len(book.clients) - len(rest.clients) :]
-        assert engine.events.now == whole.events.now
-    assert len(saved) > 1
+    play = partial(world, config, STOP, **more)
+    (_, book), *rest = resumed(
+        partial(play, processes=2), slice(None), again=partial(play, processes=processes)
+    )
+    assert book.clients
+    assert len(rest) > 1
 
 
 def cycle(worker: int, accuracy: object, *, version: int = 0) -> Cycle:

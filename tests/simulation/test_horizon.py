@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, ClassVar, Literal
 
@@ -24,12 +25,12 @@ from testbed.algorithms.frame.stop import StopRule
 from testbed.errors import AlgorithmError
 from testbed.payloads import Dense, Vector
 from testbed.payloads.layout import Layout
-from testbed.simulation.checkpoint import state_of
 
 LAYOUT = Layout(("weight", "bias"), ((5, 3), (3,)))
 LATENCY = 0.01
 CONFIGS = (Asgd(name="asgd"), AdaComp(name="adacomp", ratio=0.2))
 World = Callable[..., Any]
+Resumed = Callable[..., Any]
 
 
 class Ordering(AlgorithmConfig):
@@ -159,15 +160,11 @@ def test_orders_at_an_unannounced_tick_are_refused(world: World) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_paused_workers_and_orders_in_transit_are_in_a_checkpoint(
-    world: World, processes: int
+    world: World, resumed: Resumed, processes: int
 ) -> None:
     config = Ordering(at=tuple(0.37 * number for number in range(1, 60)))
-    states: list[Any] = []
-    alike = {"step_seconds": (0.2, 0.5, 0.9)}
-    stop = StopRule(updates=40)
-    whole, book = world(config, stop, **alike, save=lambda engine: states.append(state_of(engine)))
-    for version in (7, 20, 33):  # a state after every update: the first has one
-        engine, rest = world(config, stop, **alike, processes=processes, state=states[version - 1])
-        assert engine.server.half.notes == whole.server.half.notes
-        there = [row.tobytes() for row in book.rows[version:]]
-        assert [row.tobytes() for row in rest.rows] == there
+    play = partial(world, config, StopRule(updates=40), step_seconds=(0.2, 0.5, 0.9))
+    (whole, _), *rest = resumed(
+        play, slice(6, None, 13), again=partial(play, processes=processes)
+    )  # after updates 7, 20 and 33
+    assert [engine.server.half.notes for engine, _ in rest] == 3 * [whole.server.half.notes]

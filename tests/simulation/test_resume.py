@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -32,17 +31,16 @@ from testbed.algorithms.parts.federated import RoundRules
 from testbed.algorithms.parts.schedule import Cosine
 from testbed.algorithms.selection import Oort
 from testbed.datasets.streams import Persistence, Policy, Truncation
-from testbed.simulation.checkpoint import state_of
-from testbed.simulation.engine import Engine
-from testbed.values.state import PlainState
 from testbed.values.units import Duration
 
 World = Callable[..., Any]
+Resumed = Callable[..., Any]
+ADACOMP = AdaComp(name="adacomp", ratio=0.2)
 TRUNCATION = Truncation(name="truncation")
 RULES = RoundRules(over_selection=1.5, deadline=Duration(2), late="damp", max_staleness=2)
 PERSISTENCE = Persistence(name="persistence")
 CONFIGS = (
-    AdaComp(name="adacomp", ratio=0.2),
+    ADACOMP,
     Bsp(name="bsp"),
     Ssp(name="ssp", slack=2),
     FixedAdacomm(name="fixed-adacomm", local_steps=3),
@@ -71,30 +69,19 @@ CONFIGS = (
 )
 @pytest.mark.parametrize(("before", "after"), [(1, 2), pytest.param(2, 1, marks=pytest.mark.slow)])
 def test_a_resumed_run_is_bit_identical(
-    world: World, config: AlgorithmConfig, before: int, after: int
+    world: World, resumed: Resumed, config: AlgorithmConfig, before: int, after: int
 ) -> None:
-    saved: list[tuple[int, PlainState]] = []
-
-    def save(engine: Engine) -> None:
-        state = state_of(engine)
-        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
-        saved.append((engine.server.version, state))
-
-    stop = StopRule(updates=18)
-    whole, book = world(config, stop, processes=before, save=save)
-    assert len(saved) >= 5  # three workers: a round is three updates, and the last is the end
-    for version, state in saved[:: len(saved) // 3]:
-        engine, rest = world(config, stop, processes=after, state=state)
-        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        assert engine.events.now == whole.events.now
-        there = [row.tobytes() for row in book.rows[version:]]
-        assert [row.tobytes() for row in rest.rows] == there
+    play = partial(world, config, StopRule(updates=18))
+    _, *rest = resumed(partial(play, processes=before), again=partial(play, processes=after))
+    assert len(rest) >= 3  # of five or more: a round is three updates, and the last is the end
 
 
 @pytest.mark.parametrize(
     ("rates", "policy"), [((3.0, 1.5, 2.2), TRUNCATION), ((3.0, 1.5, 0.0), PERSISTENCE)]
 )
-def test_streams_are_resumed(world: World, rates: tuple[float, ...], policy: Policy) -> None:
+def test_streams_are_resumed(
+    world: World, resumed: Resumed, rates: tuple[float, ...], policy: Policy
+) -> None:
     """During a round of three messages, with waiting samples; one stream may be silent."""
     config = ScaDles(
         name="scadles",
@@ -106,21 +93,9 @@ def test_streams_are_resumed(world: World, rates: tuple[float, ...], policy: Pol
         delta=0.9,
         decide="majority",
     )
-    saved: list[tuple[int, PlainState]] = []
-
-    def save(engine: Engine) -> None:
-        state = state_of(engine)
-        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
-        saved.append((engine.server.version, state))
-
     play = partial(world, config, StopRule(updates=18), rates=rates, policy=policy)
-    whole, book = play(processes=1, save=save)
+    (_, book), *_ = resumed(play, slice(None, None, 2), again=partial(play, processes=2))
     assert sum(book.column("injected")) > 0
-    for version, state in saved[::2]:
-        engine, rest = play(processes=2, state=state)
-        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        there = [row.tobytes() for row in book.rows[version:]]
-        assert [row.tobytes() for row in rest.rows] == there
 
 
 FAULTS: list[dict[str, Any]] = [
@@ -134,24 +109,11 @@ FAULTS: list[dict[str, Any]] = [
 ]
 
 
-def test_pending_faults_are_resumed(world: World) -> None:
+def test_pending_faults_are_resumed(world: World, resumed: Resumed) -> None:
     """Also during a freeze or a partition, with a slowed transfer and an absent worker."""
-    saved: list[tuple[int, PlainState]] = []
-
-    def save(engine: Engine) -> None:
-        state = state_of(engine)
-        state = PlainState(json.loads(json.dumps(state.tree)), state.arrays)
-        saved.append((engine.server.version, state))
-
-    config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
-    whole, book = world(config, stop, save=save, faults=FAULTS)
+    play = partial(world, ADACOMP, StopRule(updates=24), faults=FAULTS)
+    (_, book), *_ = resumed(play, slice(2, None, 4))
     assert [fault.kind for fault in book.faults].count("join") == 1
-    for version, state in saved[2::4]:
-        engine, rest = world(config, stop, state=state, faults=FAULTS)
-        assert engine.events.now == whole.events.now
-        there = [row.tobytes() for row in book.rows[version:]]
-        assert [row.tobytes() for row in rest.rows] == there
-        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
 
 
 EARLY_AND_LATE = (
@@ -162,13 +124,8 @@ EARLY_AND_LATE = (
 )
 
 
-def test_faults_are_applied_once_before_or_after_a_checkpoint(world: World) -> None:
-    states: list[PlainState] = []
-    config, stop = AdaComp(name="adacomp", ratio=0.2), StopRule(updates=24)
-    faults = {"faults": EARLY_AND_LATE}
-    whole, book = world(config, stop, **faults, save=lambda one: states.append(state_of(one)))
-    for version in (2, 7, 12, 20):
-        engine, rest = world(config, stop, **faults, state=states[version - 1])
-        assert engine.server.half.parameters.tobytes() == whole.server.half.parameters.tobytes()
-        there = [row.tobytes() for row in book.rows[version:]]
-        assert [row.tobytes() for row in rest.rows] == there
+def test_faults_are_applied_once_before_or_after_a_checkpoint(
+    world: World, resumed: Resumed
+) -> None:
+    play = partial(world, ADACOMP, StopRule(updates=24), faults=EARLY_AND_LATE)
+    resumed(play, slice(1, None, 6))  # after updates 2, 8, 14 and 20

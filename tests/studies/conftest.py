@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 from warm_commands import Command, CommandRunner
 
 from testbed.scenario import dump
@@ -127,7 +127,6 @@ def evaluated(index: int, share: float, *, final: bool) -> Any:
 
 
 ROOT = Path(__file__).parents[2]
-LONGEST_SECONDS = 180.0
 
 
 class Sweeps:
@@ -178,12 +177,13 @@ class Sweeps:
 
     def wait_until(self, seen: Callable[[], Any]) -> None:
         """Poll until the result is true; a sweep first imports torch."""
-        deadline = time.monotonic() + LONGEST_SECONDS
-        while not seen():
-            if self.started[-1].poll() is not None:
+
+        def look() -> Any:
+            if not (found := seen()) and self.started[-1].poll() is not None:
                 pytest.fail(f"the sweep ended first:\n{self.started[-1].communicate()[0]}")
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.02)
+            return found
+
+        wait_until(look)
 
     def begun(self) -> dict[str, str]:
         """The start time of each run: a different time is a different run."""

@@ -14,16 +14,17 @@ from testbed.telemetry.rows import (
     TRAFFIC,
     UPDATE,
     UPDATES,
-    Column,
     TrafficRow,
     UpdateRow,
     conform,
 )
 
-COLUMNS = {
-    "version": Column("<i8", "updates in the model", "the push"),
-    "steps": Column("<i4", "training steps used", "the push", default=1),
+FIRST = {
+    name: np.arange(2, dtype=column.type)
+    for name, column in UPDATES.items()
+    if column.default is REQUIRED
 }
+"""Two rows with the columns that all versions of testbed have written."""
 
 
 def test_a_row_is_built_by_name_in_the_order_of_the_table() -> None:
@@ -63,19 +64,24 @@ def test_the_columns_of_the_first_spools_are_unchanged() -> None:
 
 
 def test_a_column_that_did_not_exist_yet_gets_its_default() -> None:
-    stored = {"version": np.array([3, 4])}
-    rows = conform(stored, 2, COLUMNS)
-    assert rows.tolist() == [(3, 1), (4, 1)]
+    rows = conform(FIRST, 2)
+    assert rows.dtype == UPDATE
+    assert [(row["sequence"], row["steps"], row["messages"]) for row in rows] == [
+        (0, 1, 0),
+        (1, 1, 0),
+    ]
 
 
 def test_a_removed_column_is_skipped() -> None:
-    stored = {"version": np.array([3]), "steps": np.array([2]), "colour": np.array([7])}
-    assert conform(stored, 1, COLUMNS).tolist() == [(3, 2)]
+    rows = conform({**FIRST, "steps": np.array([2, 3]), "colour": np.array([7, 7])}, 2)
+    assert rows.dtype == UPDATE
+    assert rows["steps"].tolist() == [2, 3]
 
 
 def test_a_column_without_a_default_is_required() -> None:
-    with pytest.raises(KeyError, match="version"):
-        conform({"steps": np.array([2])}, 1, COLUMNS)
+    stored = {name: values for name, values in FIRST.items() if name != "version_pulled"}
+    with pytest.raises(KeyError, match="version_pulled"):
+        conform(stored, 2)
 
 
 def test_the_header_of_evaluations() -> None:

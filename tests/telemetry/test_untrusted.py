@@ -200,10 +200,13 @@ def test_the_end_of_a_log_of_any_size(folder: RunFolder) -> None:
 
 
 def test_the_state_of_another_users_run_may_be_anything(folder: RunFolder) -> None:
-    for put in (pipe, holes):
+    kinds = {
+        "a pipe or a device, expected a regular file": pipe,
+        "[0-9,]* bytes, expected at most 16,777,216": holes,
+        "a folder, expected a regular file": Path.mkdir,
+    }
+    for kind, put in kinds.items():
         folder.run_file.unlink()
         put(folder.run_file)
-        with pytest.raises(
-            TestbedError, match=r"run\.json: not JSON \(not a regular file of at most"
-        ):
+        with pytest.raises(TestbedError, match=rf"run\.json: not JSON \({kind}\)"):
             read_json(folder.run_file)

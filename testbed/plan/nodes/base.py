@@ -45,9 +45,6 @@ INSIDE = Path("/run/testbed")
 FIRST_OF_SIGNALS = 128
 """Added to a signal's number: exit status of a role that the signal asked to end."""
 
-SERVICE_WEIGHT = 10
-"""CPU weight of nodes that all workers wait for."""
-
 PYTHON_BYTES: dict[LaunchMode, int] = {"warm": 20_000_000, "cold": 150_000_000}
 """Private memory of our processes in addition to their vectors: forked from a process that has
 imported everything, or importing everything themselves. Measured."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from testbed.plan.nodes.base import BROKER_UID, SERVICE_WEIGHT, Inputs, Role, link_at
+from testbed.host.limits import SERVICE_WEIGHT
+from testbed.plan.nodes.base import BROKER_UID, Inputs, Role, link_at
 from testbed.plan.nodes.broker_files import FOLDER, JARS, JAVA, PORT, START
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.links import BROKER, linked_nodes

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from testbed.host.limits import SERVICE_WEIGHT
 from testbed.models.compute import vectors_at_once
 from testbed.plan.nodes.base import (
     COMPUTE_UID,
     CUDA_BYTES,
     INSIDE,
     PYTHON_BYTES,
-    SERVICE_WEIGHT,
     Inputs,
     Role,
 )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.plan.nodes.base import EVALUATOR_UID, INSIDE, SERVICE_WEIGHT, Inputs, Role
+from testbed.host.limits import SERVICE_WEIGHT
+from testbed.plan.nodes.base import EVALUATOR_UID, INSIDE, Inputs, Role
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.schema import Scenario
 from testbed.values.topology import NodeSpec

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from testbed.plan.nodes.base import FIRST_WORKER_UID, SERVICE_WEIGHT, Role, link_at
+from testbed.host.limits import SERVICE_WEIGHT
+from testbed.plan.nodes.base import FIRST_WORKER_UID, Role, link_at
 from testbed.plan.nodes.broker import source_of
 from testbed.scenario.links import link_of_feeder, linked_nodes, producers
 from testbed.scenario.schema import Scenario

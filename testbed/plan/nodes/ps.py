@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from testbed.plan.nodes.base import INSIDE, PS_UID, SERVICE_WEIGHT, Inputs, Role, link_at
+from testbed.host.limits import SERVICE_WEIGHT
+from testbed.plan.nodes.base import INSIDE, PS_UID, Inputs, Role, link_at
 from testbed.runtimes.agent.launch import Mount
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.ps_events import Listening

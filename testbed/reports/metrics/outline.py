@@ -10,6 +10,7 @@ from testbed.reports.history import RunHistory
 from testbed.reports.metrics import declared
 from testbed.reports.metrics.declared import Sample
 from testbed.scenario.schema import Scenario
+from testbed.scenario.settings import Stop
 from testbed.values.topology import LinkSpec, Plan
 
 MOST_WORKERS = 300
@@ -24,11 +25,10 @@ class Outline:
 
     labels: tuple[str, str]  # values of RUN_LABELS, for all samples of the run
     classes: tuple[str, ...]  # device class of every worker, by index
+    stop: Stop  # when the run ends
     paced: frozenset[str] = frozenset()  # classes that have a speed
     # by class; the parameter server's link is that of class ``ps``
     links: Mapping[str, LinkSpec] = field(default_factory=dict)
-    stop_updates: int | None = None  # updates after which it ends, or None
-    stop_seconds: float | None = None  # emulated seconds after which it ends, or None
     time_scale: float = 1.0  # emulated seconds per real second
     per_worker: bool = True  # whether every worker has its own samples
     streams: bool = False  # whether training samples come as data streams
@@ -38,15 +38,13 @@ class Outline:
         """Return the outline of a run; ``per_worker`` overrides MOST_WORKERS."""
         linked = {node.device_class: node.link for node in reversed(plan.workers) if node.link}
         server = {"ps": plan.ps.link} if plan.ps.link else {}
-        stop = scenario.stop
         kinds = scenario.workers.classes.items()
         return cls(
             labels=(plan.run, scenario.algorithm.name),
             classes=tuple(node.device_class for node in plan.workers),
             paced=frozenset(name for name, kind in kinds if kind.speed is not None),
             links=dict(reversed(linked.items())) | server,
-            stop_updates=stop.updates,
-            stop_seconds=None if stop.time is None else float(stop.time),
+            stop=scenario.stop,
             time_scale=scenario.time_scale,
             per_worker=per_worker or len(plan.workers) <= MOST_WORKERS,
             streams=scenario.streams is not None,
@@ -57,18 +55,6 @@ class Outline:
         index = node.removeprefix("w")
         known = node.startswith("w") and index.isdecimal() and int(index) < len(self.classes)
         return self.classes[int(index)] if known else node
-
-    def progress(self, updates: int, emulated: float) -> float | None:
-        """Return the progress of the run, a fraction; None if `stop` has neither updates nor time.
-
-        Of two limits, the one that is closer determines the progress.
-        """
-        shares = []
-        if self.stop_updates:
-            shares.append(updates / self.stop_updates)
-        if self.stop_seconds:
-            shares.append(emulated / self.stop_seconds)
-        return min(1.0, max(shares)) if shares else None
 
     def samples(self) -> Iterator[Sample]:
         """Yield the planned rates of the links."""

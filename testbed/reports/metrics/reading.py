@@ -132,7 +132,7 @@ class MetricsSink(ScrapedSink):
         if self._load is not None:
             yield Sample(declared.SERVER_CPU, self._load.cpu_seconds)
             yield Sample(declared.SERVER_WAITING, self._load.waiting)
-        progress = outline.progress(self._updates.total, self._now)
+        progress = outline.stop.progress(self._updates.total, self._now)
         if progress is not None:
             yield Sample(declared.PROGRESS, progress)
         for rule, count in self._reasons().items():

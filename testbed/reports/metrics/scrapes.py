@@ -55,12 +55,6 @@ class Scrapes:
             self._scrapers[client] = _Scraper(began, interval)
             self._answered.notify_all()
 
-    def longest_wait(self) -> float:
-        """Return how many seconds ``await_last`` would wait at most."""
-        now = self.clock()
-        with self._answered:
-            return max((one.until(now) - now for one in self._scrapers.values()), default=0.0)
-
     def await_last(self) -> None:
         """Wait until all scrapers have scraped what there is now, or do not scrape any more."""
         now = self.clock()

@@ -19,6 +19,7 @@ from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.kafka import find_kafka
 from testbed.host.limits import MIN_ADDRESS_BYTES, require_files
 from testbed.host.namespaces import scratch
+from testbed.host.requirements import usable_cpus
 from testbed.host.users import MIN_IDS, Users, find_users
 from testbed.plan.budget import AGENT_BYTES, Budget
 from testbed.plan.nodes.base import PYTHON_BYTES
@@ -194,7 +195,7 @@ def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
 
 def check_cpus(case: ExaminedRun, *, cpus: int | None = None) -> Finding:
     """Compare the number of CPUs with the sum of the CPU limits and the number of workers."""
-    found = len(os.sched_getaffinity(0)) if cpus is None else cpus
+    found = usable_cpus() if cpus is None else cpus
     promised = 0.0 if case.budget is None else case.budget.cpu_limits
     if promised > found:
         text = f"{found}, but the limits of the nodes add up to {promised:g}"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from testbed.errors import HostError
 from testbed.host.gpus import find_gpus
+from testbed.payloads import VALUE_BYTES
 from testbed.plan.gpus import deal_gpus, holders, want_gpus
-from testbed.plan.make import VALUE_BYTES
 from testbed.run.doctor.host import ExaminedRun
 from testbed.runtimes.base import Finding, RuntimeDriver
 from testbed.values.topology import Gpu

@@ -17,7 +17,6 @@ from testbed.host.namespaces import inside
 from testbed.host.process import Process, ended_child, has_ended, is_stopped
 from testbed.network.attached import AttachedLink
 from testbed.network.counters import (
-    INTERFACE,
     Carried,
     TrafficMeter,
     listening_ports,
@@ -31,7 +30,7 @@ from testbed.runtimes.agent.link_changes import LinkChanges
 from testbed.runtimes.agent.scrapes import Endpoint, Scraped, Scrapes
 from testbed.runtimes.agent.spawner import Spawned, Spawner
 from testbed.telemetry.event_kinds import LimitsChanged
-from testbed.values.topology import LinkSpec, NetworkSpec, NodeSpec, TrainingRole
+from testbed.values.topology import INTERFACE, LinkSpec, NetworkSpec, NodeSpec, TrainingRole
 from testbed.values.usage import Queue, Usage
 
 CLEANUP_SECONDS = 5.0

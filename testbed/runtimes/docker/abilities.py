@@ -40,7 +40,7 @@ def check_abilities(
             the engine cannot give it; names it, and the fix.
     """
     for node in nodes:
-        whose = f"{node.name} (class {node.device_class})" if node.device_class else node.name
+        whose = node.full_name
         for limit, told in ENFORCED_BY.items():
             wanted = getattr(node, limit)
             if wanted is not None and not info.get(told, False):

@@ -8,6 +8,7 @@ import pytest
 from prometheus_client import Metric
 
 from testbed.reports.metrics.outline import Outline
+from testbed.scenario.settings import Stop
 from testbed.telemetry.rows import STREAMED, STREAMS, UPDATE, Rows
 
 
@@ -18,7 +19,7 @@ def outline() -> Outline:
         labels=("r1", "adacomp"),
         classes=("fast", "fast", "slow"),
         paced=frozenset({"fast"}),
-        stop_updates=8,
+        stop=Stop(updates=8),
         time_scale=2.0,
     )
 

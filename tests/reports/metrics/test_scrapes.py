@@ -16,39 +16,35 @@ from testbed.reports.metrics.scrapes import SCRAPES, Scrapes
 PROMETHEUS = {SCRAPES: "4", "User-Agent": "Prometheus/2.53.3"}
 
 
-class Hand:
-    seconds = 100.0
+def waits(*times: float, now: float, until: float, by: dict[str, str] = PROMETHEUS) -> bool:
+    """Whether an end at ``now`` waits in vain after scrapes at these times, and no longer.
 
-    def __call__(self) -> float:
-        return self.seconds
-
-
-def waited(*times: float, now: float, by: dict[str, str] = PROMETHEUS) -> float:
-    """How long an end at ``now`` waits in vain after scrapes at these times."""
-    clock = Hand()
-    scrapes = Scrapes(clock)
+    It reads the clock when it begins, and whenever it has waited for what it then had left.
+    """
+    readings = [now, until] if until == now else [now, until - 0.001, until]
+    scrapes = Scrapes(lambda: readings.pop(0))
     for began in times:
         headers = Message()
         for name, value in by.items():
             headers[name] = value
         scrapes.add("127.0.0.1", headers, began=began)
-    clock.seconds = now
-    return scrapes.longest_wait()
+    scrapes.await_last()
+    return readings == []
 
 
 def test_the_wait_depends_on_the_interval() -> None:
-    assert waited(now=50.0) == 0.0  # nothing scrapes
-    assert waited(10.0, 15.0, 20.0, now=22.0) == 5.5  # until 27.5, half an interval late
-    assert waited(10.0, 15.0, 20.0, now=27.5) == 0.0  # it has ended
-    assert waited(10.0, 24.0, now=25.0) == 15.0  # at 38 at the earliest, awaited until 40
-    assert waited(0.0, 60.0, now=70.0) == 0.0  # the next is at 120: in vain
-    assert waited(0.0, 60.0, now=110.0) == 15.0
-    assert waited(10.0, now=12.0) == 15.0  # its interval is not known
-    assert waited(10.0, now=25.0) == 0.0
+    assert waits(now=50.0, until=50.0)  # nothing scrapes
+    assert waits(10.0, 15.0, 20.0, now=22.0, until=27.5)  # half an interval late
+    assert waits(10.0, 15.0, 20.0, now=27.5, until=27.5)  # it has ended
+    assert waits(10.0, 24.0, now=25.0, until=40.0)  # at 38 at the earliest
+    assert waits(0.0, 60.0, now=70.0, until=70.0)  # the next is at 120: in vain
+    assert waits(0.0, 60.0, now=110.0, until=125.0)
+    assert waits(10.0, now=12.0, until=27.0)  # its interval is not known
+    assert waits(10.0, now=25.0, until=25.0)
 
 
 def test_a_browser_is_not_awaited() -> None:
-    assert waited(10.0, 15.0, now=16.0, by={"User-Agent": "Mozilla/5.0"}) == 0.0
+    assert waits(10.0, 15.0, now=16.0, until=16.0, by={"User-Agent": "Mozilla/5.0"})
 
 
 @contextmanager
@@ -88,5 +84,4 @@ def test_the_end_waits_for_the_next_scrape_of_each(outline: Outline) -> None:
 def test_an_end_that_nothing_scrapes_does_not_wait(outline: Outline) -> None:
     with exporting(outline) as exporter, urlopen(exporter.url) as answer:
         answer.read()
-        assert exporter.scrapes.longest_wait() == 0.0
         exporter.scrapes.await_last()

@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 
 from testbed.datasets import Digits
 from testbed.rpc.tokens import token_of
@@ -29,7 +29,6 @@ from testbed.telemetry.sink import Sink
 from testbed.telemetry.spool import SpoolReader
 
 PATIENCE_SECONDS = 1.0
-LONGEST_SECONDS = 180.0  # timeout of every wait
 
 # Runs in a process forked from one with all imports; gets the role, its arguments and the log.
 ENTRY = """
@@ -118,10 +117,7 @@ class Cast:
 
     def wait_until(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition holds."""
-        end = time.monotonic() + LONGEST_SECONDS
-        while not condition():
-            assert time.monotonic() < end, self.story()
-            time.sleep(0.02)
+        wait_until(condition, self.story)
 
     def exit_status(self, node: str) -> int | None:
         """A node's exit status; it must end by itself."""

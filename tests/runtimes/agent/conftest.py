@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 
 import testbed
 from testbed.host.environment import BASE
@@ -38,16 +39,6 @@ ENTRIES = PACKAGE.parent / "tests/runtimes"
 ENTRIES_INSIDE = Path("/opt/testbed/entries")
 PYTHON = "/opt/testbed/bin/python"
 UID = 21000
-WAIT_SECONDS = 180.0
-
-
-def wait_until(look: Callable[[], Any]) -> Any:
-    """Poll until the result is true, and return it."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, "timed out"
-        time.sleep(0.01)
-    return found
 
 
 @dataclass
@@ -104,7 +95,7 @@ class ContainedRun:
         os.close(lock)
         log = self.folder.log("agent")
         reports = ReportPipe(self.lifeline.fileno(), writer="the agent", log=log)
-        reports.expect("ready", deadline=time.monotonic() + WAIT_SECONDS)
+        reports.expect("ready", deadline=time.monotonic() + LONGEST_SECONDS)
         self.client = AgentClient.connect(
             self.folder.control / "agent.sock", deadline=time.monotonic() + 1
         )
@@ -172,7 +163,7 @@ class ContainedRun:
         client = self.client
         assert client is not None
 
-        deadline = time.monotonic() + WAIT_SECONDS
+        deadline = time.monotonic() + LONGEST_SECONDS
         while (left := deadline - time.monotonic()) > 0:
             for ended in client.exits(left):
                 if ended.node == name:

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from polling import LONGEST_SECONDS, wait_until
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.build import Builder, import_archive
@@ -36,7 +36,6 @@ from testbed.runtimes.docker.image import (
 )
 
 ROOT = Path(__file__).parents[3]
-STARTED_SECONDS = 180.0
 DISK_BYTES = 128 << 20
 
 HANGS = "sleep 600"
@@ -48,13 +47,6 @@ TOOLS = ("sh", "sleep", "cat", "mkdir", "cp", "mv", "rm", "find", "grep")
 """Those that a build needs of its base."""
 
 pytestmark = [pytest.mark.docker, pytest.mark.root, pytest.mark.slow]
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + STARTED_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +152,7 @@ def building(engine: Any, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         return any("install.sh" in container["Command"] for container in containers(engine))
 
     try:
-        wait_until(hangs, "the build is at work")
+        wait_until(hangs)
         yield process
     finally:
         process.kill()
@@ -191,7 +183,7 @@ def test_a_build_waits_for_the_end_of_another(engine: Any, tmp_path: Path) -> No
             assert second.stderr.readline().startswith("no registry answers")
         finally:
             second.kill()
-    wait_until(lambda: not containers(engine), "the engine has removed the container")
+    wait_until(lambda: not containers(engine))
 
 
 @pytest.mark.nightly
@@ -234,9 +226,9 @@ def test_ctrl_c_ends_a_build_and_leaves_nothing(
     import_inputs(engine, tmp_path, HANGS)
     with building(engine, tmp_path) as process:
         process.send_signal(number)
-        process.communicate(timeout=STARTED_SECONDS)
+        process.communicate(timeout=LONGEST_SECONDS)
         assert process.returncode == 130
-    wait_until(lambda: not containers(engine), "the container of the build is gone")
+    wait_until(lambda: not containers(engine))
     assert parts(engine) == [BASE, WHEELS]
     assert list((tmp_path / "work").iterdir()) == []
 
@@ -246,7 +238,7 @@ def test_a_dying_engine_ends_a_build(own_engine: Any, tmp_path: Path) -> None:
         import_inputs(engine, tmp_path, HANGS)
         with building(engine, tmp_path) as process:
             engine.process.kill()
-            _, said = process.communicate(timeout=STARTED_SECONDS)
+            _, said = process.communicate(timeout=LONGEST_SECONDS)
     assert process.returncode == HostError.exit_code
     assert "The connection to the Docker engine was lost while building edge-testbed-dep" in said
     assert "Traceback" not in said
