@@ -1,18 +1,20 @@
 """Processes on the other nodes of a Ray cluster, started while this one prepares their work.
 
-The process that was asked what its node lacks is kept: it imports what its work needs, and does it.
-Ray would start one of its own for each, which takes more than a second of CPU time. What they use
-is reserved apart from them, as it is known later.
+The process that was asked what its node lacks is kept: it imports what the work of its node needs,
+and forks those that do it. Ray would start one of its own for each, which takes seconds of CPU time
+for the imports. What they use is reserved apart from them, as it is known later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 from testbed.errors import HostError
+from testbed.host.process import YOUNG_OBJECTS
 from testbed.runtimes.ray_cluster import alive_nodes, answers_of, on
 
 SLICE_SECONDS = 1
@@ -20,7 +22,7 @@ SLICE_SECONDS = 1
 
 
 class NodeProcess:
-    """An actor of Ray's that calls functions one after the other."""
+    """An actor of Ray's that calls functions: as many at once as it was started for, or one."""
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return what a function returns."""
@@ -57,22 +59,30 @@ class OtherNodes:
         name = node["NodeID"]
         if name not in self._kept:
             actor: Any = ray.remote(num_cpus=0)(NodeProcess)
-            self._kept[name] = actor.options(scheduling_strategy=on(node)).remote()
+            self._kept[name] = actor.options(
+                scheduling_strategy=on(node), max_concurrency=int(node["Resources"]["CPU"])
+            ).remote()
         return self._kept[name]
 
     def prepare(self, *modules: str) -> None:
         """Let all processes import modules, without waiting for them."""
         for process in self._kept.values():
-            for module in modules:
-                process.call.remote(import_module, module)
+            process.call.remote(import_all, modules)
 
-    def take(self, node: str) -> Any:
-        """Return the process on a node, by its ID, for its only use; None if there is none."""
-        return self._kept.pop(node, None)
+    def of_node(self, node: str) -> Any:
+        """Return the process of a node, by its ID; None if there is none."""
+        return self._kept.get(node)
 
     def forget(self) -> None:
-        """End the processes that were not taken: this process leaves the cluster."""
+        """End the processes that do not work: this process leaves the cluster."""
         self._kept.clear()
+
+
+def import_all(modules: Sequence[str]) -> None:
+    """Import modules; the collector would look at their objects many times, and find nothing."""
+    gc.set_threshold(YOUNG_OBJECTS)
+    for module in modules:
+        import_module(module)
 
 
 OTHERS = OtherNodes()

@@ -1,33 +1,44 @@
-"""A process of the pool as an actor on another node of a Ray cluster: it answers the same messages.
+"""A process of the pool on another node of a Ray cluster: it answers the same messages.
 
-It shares no memory with the clock's process: what a message takes of each row that it refers to
-travels with it, and that of the results with the answer. They take a connection of their own, as a
-call of Ray's per message would cost more than a small gradient.
+An actor of Ray's forks it, as one that has imported everything can do for all processes of its
+node. It shares no memory with the clock's process: what a message takes of each row that it refers
+to travels with it, and that of the results with the answer. They take a connection of their own, as
+a call of Ray's per message would cost more than a small gradient.
 """
 
 from __future__ import annotations
 
 import gc
 import hmac
+import multiprocessing
+import os
 import pickle
 import socket
 import tempfile
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from testbed.datasets import Prepared
 from testbed.errors import HostError, TestbedError
-from testbed.host.allocation import keep_freed_memory
 from testbed.payloads import Vector, zeros
 from testbed.runtimes.ray_cluster import lacks
 from testbed.scenario.experiment import Experiment
 from testbed.simulation.build import build
 from testbed.simulation.messages import Answer, Begin, Restart, Result, Task, used
-from testbed.simulation.process import ProcessWorkers, restore
+from testbed.simulation.process import ProcessWorkers, become_pool_process, restore
 from testbed.simulation.wire import Message, Peer
 from testbed.values.user_code import own_failures
+
+USED = ("torch", __name__)
+"""What an actor imports before it forks."""
+
+FORKS = multiprocessing.get_context("fork")
 
 KEY_BYTES = 32
 KEY_SECONDS = 10.0  # within which a peer says the key
@@ -50,10 +61,18 @@ class ActorRequest:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where an actor listens."""
+    """Where an actor's process listens."""
 
     host: str  # its name
     address: tuple[str, int]
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an actor's process has ended, other than by an error of ours."""
+
+    how: str
+    failed: bool = False  # by an exception: another process would not do better
 
 
 class Rows(dict[int, Vector]):
@@ -102,17 +121,70 @@ class Rows(dict[int, Vector]):
 
 
 def compute(request: ActorRequest, data: Prepared, snapshot: bytes) -> Iterator[bytes]:
-    """Build the workers of an actor, yield what ``build`` returns, and serve."""
-    actor = WorkerActor()
-    yield actor.build(request, data, snapshot)
-    if actor.listens:
-        actor.serve()
+    """Fork the process that computes a share of the workers, and wait until it has ended.
+
+    Yields:
+        Pickles: of a Seat, or of the error for which there is none; then of an Ended.
+    """
+    import ray
+
+    if lacking := lacks(request.releases):  # the node may have joined just now
+        yield pickle.dumps(HostError(f"{socket.gethostname()}: {lacking}."))
+        return
+    for module in USED:  # another thread of this actor may not have finished with them
+        import_module(module)
+    host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+    yield from in_fork(host, request, data, snapshot)
+
+
+def in_fork(host: str, *built_from: Any) -> Iterator[bytes]:
+    """Fork a process that listens at an address of this host; see ``compute``."""
+    ours, theirs = FORKS.Pipe(duplex=False)
+    process = FORKS.Process(target=_work, args=(theirs, host, *built_from), daemon=True)
+    process.start()
+    theirs.close()
+    assert process.pid is not None, "it was started"
+    ended = os.pidfd_open(process.pid)
+    with ours:
+        wait([ours, ended])
+        yield from _waiting(ours)
+        process.join()
+        os.close(ended)
+        yield from _waiting(ours)
+    status = process.exitcode or 0
+    how = f"was killed by signal {-status}" if status < 0 else f"exited with status {status}"
+    yield pickle.dumps(Ended(f"its process {how}"))
+
+
+def _waiting(pipe: Connection) -> Iterator[bytes]:
+    """Yield what a process has sent."""
+    with suppress(EOFError):
+        while pipe.poll():
+            yield pipe.recv_bytes()
+
+
+def _work(pipe: Connection, host: str, *built_from: Any) -> None:
+    """Run the forked process. Nothing of Ray's is used or released in it: its threads are gone."""
+    gc.freeze()
+    become_pool_process()
+    try:
+        actor = WorkerActor(host)
+        pipe.send_bytes(actor.build(*built_from))
+        if actor.listens:
+            actor.serve()
+    except Exception as error:
+        said = "".join(traceback.format_exception_only(error)).strip()
+        pipe.send_bytes(pickle.dumps(Ended(said, failed=True)))
+        raise
 
 
 class WorkerActor:
-    """Computes a share of the workers."""
+    """Computes a share of the workers, and listens at an address of this host."""
 
     listens = False
+
+    def __init__(self, host: str) -> None:
+        self._host = host
 
     def build(self, request: ActorRequest, data: Prepared, snapshot: bytes) -> bytes:
         """Build the workers, restored from an answer to ``save`` if there is one, and listen.
@@ -120,11 +192,6 @@ class WorkerActor:
         Returns:
             The pickle of a Seat, or of an error.
         """
-        import ray
-
-        keep_freed_memory()
-        if lacking := lacks(request.releases):  # the node may have joined just now
-            return pickle.dumps(HostError(f"{socket.gethostname()}: {lacking}."))
         try:
             with tempfile.TemporaryDirectory(prefix="testbed-") as place:
                 self._build(request, Path(place), data)
@@ -135,8 +202,7 @@ class WorkerActor:
             return pickle.dumps(error)
         gc.freeze()
         self._key = request.key
-        host: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
-        self._server = socket.create_server((host, 0))
+        self._server = socket.create_server((self._host, 0))
         self.listens = True
         return pickle.dumps(Seat(socket.gethostname(), self._server.getsockname()[:2]))
 

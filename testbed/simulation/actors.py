@@ -28,7 +28,9 @@ from testbed.scenario.schema import Scenario
 from testbed.simulation.actor import (
     EVALUATED,
     KEY_BYTES,
+    USED,
     ActorRequest,
+    Ended,
     Seat,
     compute,
 )
@@ -39,9 +41,6 @@ from testbed.simulation.outline import actor_bytes, gradients_at_once
 from testbed.simulation.process import ControlRequest, Rows, save
 from testbed.simulation.wire import Message, Peer
 from testbed.telemetry.event_kinds import ProcessReplaced
-
-USED = ("torch", "testbed.simulation.actor")
-"""What an actor imports while this process prepares the run."""
 
 MOST_LOSSES = 3
 """How often an actor is replaced while it carries out one message, which may be what ends it."""
@@ -162,7 +161,7 @@ class Actors:
     def place(self, request: ActorRequest, snapshot: bytes) -> tuple[Any, Any]:
         """Return an actor for a process, and the references to what ``compute`` yields in it."""
         reserved, number = self._reservation, request.number
-        kept = None if reserved.needed["GPU"] else OTHERS.take(reserved.nodes[number])
+        kept = None if reserved.needed["GPU"] else OTHERS.of_node(reserved.nodes[number])
         actor = kept or reserved.start(number)
         stream = actor.iterate.options(num_returns="streaming")
         return actor, stream.remote(compute, request, self._data, snapshot)
@@ -263,10 +262,13 @@ class ActorChannel:
 
     def _look(self) -> None:
         """Check that the actor lives: a process that it forked may hold its connection."""
+        if self._has_ended():
+            raise EOFError
+
+    def _has_ended(self) -> bool:
         import ray
 
-        if ray.wait([self._yields.completed()], timeout=0)[0]:
-            raise EOFError
+        return bool(ray.wait([self._yields.completed()], timeout=0)[0])
 
     def _connect(self) -> Peer:
         """Wait until the actor is built, and connect to it."""
@@ -279,11 +281,13 @@ class ActorChannel:
                     f"simulation within {PLACEMENT_SECONDS:g} s.",
                     hint="`ray status` shows what it is busy with.",
                 )
-            seat: Seat = answers_in(ray.get(next(self._yields)))
+            seat: Seat | Ended = answers_in(ray.get(next(self._yields)))
         except ray.exceptions.RayTaskError as error:
             raise self._failed(error) from None
         except ray.exceptions.RayError as error:
             raise ConnectionError(summary(error)) from None
+        if isinstance(seat, Ended):
+            raise self._ended(seat)
         self._host = seat.host
         try:
             peer = socket.create_connection(seat.address, timeout=LOSS_SECONDS)
@@ -313,8 +317,8 @@ class ActorChannel:
             self._peer = None
             try:
                 ray.get(self._yields.completed(), timeout=LOSS_SECONDS)
-                for failed in self._yields:
-                    ray.get(failed)
+                for last in self._yields:
+                    said = str(self._ended(answers_in(ray.get(last))))
             except ray.exceptions.RayTaskError as failure:
                 raise self._failed(failure) from None
             except ray.exceptions.GetTimeoutError:
@@ -332,6 +336,12 @@ class ActorChannel:
     def _failed(self, error: BaseException) -> NodeError:
         return NodeError(f"{self._name()} has failed: {summary(error)}")
 
+    def _ended(self, ended: Ended) -> ConnectionError:
+        """Return the error for a process that has ended; raise that by which it has failed."""
+        if ended.failed:
+            raise NodeError(f"{self._name()} has failed: {ended.how}")
+        return ConnectionError(ended.how)
+
     def _name(self) -> str:
         return f"process {self.request.number} of the simulation, on {self._host or 'no host yet'},"
 
@@ -339,7 +349,8 @@ class ActorChannel:
         """Let another actor take the place of the lost one."""
         import ray
 
-        ray.kill(self._actor)  # it may be alive, but out of reach
+        if not self._has_ended():  # it may be alive, but out of reach
+            ray.kill(self._actor)
         snapshot, messages = self._journal.read()
         self._actor, self._yields = self.actors.place(self.request, snapshot)
         peer, answered = self._connect(), self._answered

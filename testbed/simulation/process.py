@@ -139,11 +139,7 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
     An error is sent in place of an answer. Signals that stop the run, such as Ctrl-C, are handled
     by the parent, which then ends this process.
     """
-    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
-    keep_freed_memory()
-    for ignored in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    become_pool_process()
     try:
         try:
             _answer(pipe, build, number, rows, workers)
@@ -156,6 +152,15 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
         if error.errno != errno.EBADF:
             raise
         os._exit(CLOSED)
+
+
+def become_pool_process() -> None:
+    """Prepare a process that was forked to compute; from now on, it exits with its parent."""
+    syscalls.prctl(syscalls.PR_SET_PDEATHSIG, signal.SIGKILL)
+    keep_freed_memory()
+    for ignored in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:

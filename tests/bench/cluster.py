@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> None:
     with (
         tempfile.TemporaryDirectory(dir="/tmp") as folder,
         counted() as group,
-        cluster(options.nodes) as address,
+        cluster(options.nodes, options.cpus) as address,
     ):
         place = Path(folder)
         dataset = "digits" if options.model == "digits-cnn" else "mnist"
@@ -98,15 +98,15 @@ def conclude(found: Mapping[tuple[str, int], Sequence[float]], *sizes: int) -> N
 
 
 @contextmanager
-def cluster(count: int = 2) -> Iterator[str]:
-    """The address of one or two nodes with two CPUs together."""
+def cluster(count: int = 2, cpus: int = 1) -> Iterator[str]:
+    """The address of a node with two CPUs; or of one with one CPU, and another with ``cpus``."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # the machine may be busy
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 2 // count, "include_dashboard": False}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     if count > 1:
-        nodes.add_node(num_cpus=1)
+        nodes.add_node(num_cpus=cpus)
     try:
         yield nodes.address
     finally:
@@ -153,6 +153,7 @@ if __name__ == "__main__":
     parser.add_argument("--model", default="digits-cnn")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--nodes", type=int, choices=[1, 2], default=2)
+    parser.add_argument("--cpus", type=int, default=1, help="of the second node, as Ray sees it")
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--only", choices=["local", "Ray"])
     main(parser.parse_args())

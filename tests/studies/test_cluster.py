@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testbed.errors import NodeError
 from testbed.runtimes.ray_cluster import PACKAGE, lacks, releases
 from testbed.studies import load_study
 from testbed.studies.cluster_task import archived, extract
@@ -57,9 +60,9 @@ class Nodes:
         """Kill all processes of a node at once: they leave their temporary folders behind."""
         self.cluster.remove_node(self.others.pop(), allow_graceful=False)
 
-    def add_one(self) -> None:
+    def add_one(self, *, cpus: int = 1) -> None:
         """Add a node."""
-        self.others.append(self.cluster.add_node(num_cpus=1))
+        self.others.append(self.cluster.add_node(num_cpus=cpus))
 
     @property
     def pool(self) -> str:
@@ -169,6 +172,64 @@ def test_a_simulation_whose_actor_is_lost_has_the_results_of_the_local_pool(
     sweeps("up", "base.yaml", "--name", "one", *three)
     assert remote == digests(sweeps.runs, "one")
     assert len(remote) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_of_the_processes_of_a_node_only_a_killed_one_is_replaced(
+    sweeps: Any, nodes: Nodes
+) -> None:
+    count = 1 + len(nodes.others) + 2
+    nodes.add_one(cpus=2)
+    run = sweeps.runs / "one"
+    each = ("--set", f"workers.count={count}", "--set", "stop.updates=1000")
+    command = sweeps.start("base.yaml", "--name", "one", *each, "--set", nodes.pool, verb="up")
+    sweeps.wait_until(lambda: len(evaluations(run)) > 4)
+    killed, _ = next(some for pid in pids() if len(some := forked_by_actor(pid)) == 2)
+    os.kill(killed, signal.SIGKILL)
+    said = command.communicate()[0]
+    nodes.lose_one()
+    assert command.returncode == 0, said
+    (event,) = [one for one in events(run) if one["event"] == "process_replaced"]
+    assert event["reason"] == "its process was killed by signal 9"
+    remote = digests(sweeps.runs, "one")
+    sweeps.runs = sweeps.folder / "local"
+    sweeps("up", "base.yaml", "--name", "one", *each)
+    assert remote == digests(sweeps.runs, "one")
+
+
+@pytest.mark.slow
+def test_a_killed_process_of_this_machine_ends_a_run_of_the_cluster(
+    sweeps: Any, nodes: Nodes
+) -> None:
+    long = ("base.yaml", "--name", "one", "--set", "stop.updates=1000000")
+    command = sweeps.start(*long, "--set", nodes.pool, verb="up")
+    sweeps.wait_until(lambda: len(evaluations(sweeps.runs / "one")) > 4)
+    (forked,) = children(command.pid)
+    os.kill(forked, signal.SIGKILL)
+    said = "".join(command.communicate())
+    assert command.returncode == NodeError.exit_code
+    assert f"a process of the simulation (pid {forked}) ended unexpectedly, by SIGKILL" in said
+    assert [one for one in pids() if forked_by_actor(one)] == []
+
+
+def pids() -> list[int]:
+    return [int(one.name) for one in Path("/proc").iterdir() if one.name.isdecimal()]
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):  # it has ended
+        tasks = Path(f"/proc/{pid}/task").iterdir()
+        return [int(one) for task in tasks for one in (task / "children").read_text().split()]
+    return []
+
+
+def forked_by_actor(pid: int) -> list[int]:
+    """What an actor of this module has forked; none for any other process."""
+    with suppress(OSError):
+        if Path(f"/proc/{pid}/cmdline").read_text().startswith("ray::NodeProcess"):
+            return children(pid)
+    return []
 
 
 def evaluations(run: Path) -> list[str]:
