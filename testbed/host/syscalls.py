@@ -109,15 +109,6 @@ def fork_sibling(flags: int) -> int:
     return _check(pid, "clone")
 
 
-def rehearse_fork() -> None:
-    """Do what Python does before a fork, and afterwards in the new process; but do not fork.
-
-    Python's caches then hold what each new process would put there. Requires a single thread.
-    """
-    _interpreter.PyOS_BeforeFork()
-    _interpreter.PyOS_AfterFork_Child()
-
-
 def setns(descriptor: int, flags: int) -> None:
     """Move this process into namespaces: of a pidfd's process, or of a /proc/PID/ns file."""
     _check(_libc.setns(descriptor, flags), "setns")

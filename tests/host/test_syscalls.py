@@ -42,21 +42,6 @@ def test_a_sibling_is_the_first_process_of_a_new_pid_namespace() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(sibling, 0)[1]) == 1 + FOUND
 
 
-def test_a_rehearsal_does_what_python_does_in_a_new_process_and_does_not_fork() -> None:
-    rehearsing = os.fork()
-    if rehearsing == 0:
-        end_with(_rehearse)
-    assert os.waitstatus_to_exitcode(os.waitpid(rehearsing, 0)[1]) == FOUND
-
-
-def _rehearse() -> int:
-    process, drawn = os.getpid(), random.getstate()
-    syscalls.rehearse_fork()
-    assert os.getpid() == process
-    assert random.getstate() != drawn  # Python seeds its generator in each new process
-    return FOUND
-
-
 def _fork_first_into(writer: int) -> int:
     """Fork into a new pid namespace, and write down the pid; the sibling's status has its own."""
     if (pid := syscalls.fork_sibling(syscalls.CLONE_NEWPID)) == 0:

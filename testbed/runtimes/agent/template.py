@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import importlib
-import logging
 import os
 import socket
 import sys
@@ -33,12 +32,6 @@ HUGE_PAGE_BYTES = 2**21
 
 FORKS_WORTH_HUGE_PAGES = 30
 """For fewer nodes, moving 140 MB takes as long as copying the page tables."""
-
-LOCKED_HANDLERS = "_at_fork_reinit_lock_weakset"
-"""Python's own list of them."""
-
-FORKS_REHEARSED = 10
-"""Python specializes code after eight runs."""
 
 
 def main() -> int:
@@ -73,24 +66,10 @@ def prepare(template: Template) -> Any:
     gc.collect()
     gc.freeze()
     gc.enable()
-    prepare_forks()
     fill_gaps()
     if template.forks >= FORKS_WORTH_HUGE_PAGES:
         use_huge_pages()
     return warmed
-
-
-def prepare_forks() -> None:
-    """Make what Python does in a new process write to fewer pages of each node.
-
-    It makes new locks for all handlers of logs, of which PyTorch has 37: another thread could have
-    held the old ones. With another thread, this process forks no nodes.
-    """
-    if not _is_alone():
-        return
-    getattr(logging, LOCKED_HANDLERS).clear()
-    for _ in range(FORKS_REHEARSED):
-        syscalls.rehearse_fork()
 
 
 def use_huge_pages() -> None:
@@ -151,7 +130,7 @@ def check_threads(received: Received) -> None:
 
     A fork would keep the locks held by the threads that it leaves behind.
     """
-    if _is_alone():
+    if len(os.listdir("/proc/self/task")) == 1:  # noqa: PTH208 - writes to fewer pages
         return
     if others := sorted(_other_threads()):
         name = received.request().name
@@ -162,11 +141,6 @@ def check_threads(received: Received) -> None:
             "Threads called event_engine are gRPC's, which has not ended them within 10 s: is "
             "this host too busy?",
         )
-
-
-def _is_alone() -> bool:
-    """Return whether this process has one thread."""
-    return len(os.listdir("/proc/self/task")) == 1  # noqa: PTH208 - writes to fewer pages
 
 
 def _other_threads() -> Iterator[str]:
