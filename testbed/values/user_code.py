@@ -220,6 +220,19 @@ class UserCode:
         return lines[-1] if lines else 0
 
 
+def method_location(kind: type, method: str) -> str:
+    """Return the location of a class's method: ``mine.py:33``, or the module of a class of ours.
+
+    The line is left out for an inherited method, as it is defined in another file.
+    """
+    if not kind.__module__.startswith(MODULE):
+        return kind.__module__
+    file = str(sys.modules[kind.__module__].__file__)
+    code = getattr(getattr(kind, method, None), "__code__", None)
+    line = f":{code.co_firstlineno}" if code is not None and code.co_filename == file else ""
+    return f"{Path(file).name}{line}"
+
+
 @contextmanager
 def one_process() -> Iterator[None]:
     """Run the user's code, which may fork: a fork that leaves this block exits.
