@@ -11,6 +11,12 @@ LACK_LIMIT_RATIO = 0.05
 
 MOST_ALIKE = 3  # devices that are listed in full
 
+NONE_AWAITED = (
+    "With `streams`, the streams of all devices were silent for `streams.stream_timeout`: set a "
+    "longer one. With an algorithm of your own, its `ready` lets none of them continue."
+)
+"""How to fix a training in which workers wait, but for no other worker."""
+
 
 def producers(measured: Measurements) -> Iterator[str]:
     """Yield a reason for each producer that sent too few samples."""
