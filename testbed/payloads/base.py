@@ -80,6 +80,7 @@ class Payload(ABC):
 
         Raises:
             TypeError: an array cannot be converted without changing what its values are.
+            ValueError, RuntimeError: it is no array, or a tensor that needs a gradient.
         """
         arrays = self.arrays
         if all(_is_declared(*one) for one in zip(arrays, self.TYPES, strict=True)):

@@ -65,7 +65,7 @@ def _checked_payload(half: WorkerHalf[Any] | ServerHalf[Any], method: str, paylo
         raise breach(half, method, f"{method} returned a {name}, which its config's PAYLOADS lacks")
     try:
         return payload.as_declared()
-    except TypeError as error:
+    except (TypeError, ValueError, RuntimeError) as error:  # the latter of torch and NumPy
         raise breach(half, method, f"{method} returned a {name} with {error}") from error
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from testbed.algorithms import Bsp
 from testbed.algorithms.base import Reply, Update
@@ -60,6 +61,7 @@ def test_a_reply_is_sent_in_the_types_of_its_kind() -> None:
         (Unlisted(GRADIENT), 2, "a Unlisted, which its config's PAYLOADS lacks"),
         (Dense(np.ones(2) * 1j), 2, "a Dense with an array of complex128, expected float32"),
         (Sparse(np.ones(2), np.ones(2)), 2, "a Sparse with an array of float64, expected int32"),
+        (Dense(torch.ones(2, requires_grad=True)), 2, "a Dense with Can't call numpy"),
         (Dense(GRADIENT), 2.0, "whose samples is 2.0, expected a whole number"),
     ],
 )
