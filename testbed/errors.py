@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copyreg
 import re
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -65,6 +66,19 @@ class TestbedError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle all attributes, whatever a subclass's constructor takes."""
         return copyreg.__newobj__, (type(self), self.message), self.__dict__  # type: ignore[attr-defined]
+
+
+def unforeseen(error: Exception) -> TestbedError:
+    """Return the error for an exception of this package's code, and print its traceback.
+
+    Code of the user's own may have caused it, by what it returned.
+    """
+    traceback.print_exception(error)
+    return TestbedError(
+        f"testbed failed: {''.join(traceback.format_exception_only(error)).strip()}",
+        hint="The log has the traceback: `testbed logs RUN`. If the scenario has code of your own, "
+        "`testbed check FILE` tests what it returns; otherwise, please report it.",
+    )
 
 
 UNKNOWN_FILE = "scenario"

@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from numpy.random import Generator
 
+from testbed.errors import AlgorithmError
 from testbed.payloads import Payload, Vector
 from testbed.payloads.layout import Layout
 from testbed.values.fields import StrictModel
+from testbed.values.user_code import method_location
 
 Halves: TypeAlias = tuple[type[Any], type[Any]]
 """A subclass of WorkerHalf and one of ServerHalf, which ``base`` defines."""
@@ -93,10 +95,38 @@ class AlgorithmConfig(StrictModel, ABC):
         It keeps its model in ``parameters``, which are zeros; by default in memory of its own.
         """
         given = {} if parameters is None else {"parameters": parameters}
-        half = self.halves()[0](self, layout, workers, rng, **given)
+        half = _created(self.halves()[0], self, layout, workers, rng, **given)
         half.index, half.shared_seed = index, shared_seed
         return half
 
     def server(self, layout: Layout, workers: int, *, parameters: Vector, rng: Generator) -> Any:
         """Create the server half; it takes ownership of ``parameters``, the initial model."""
-        return self.halves()[1](self, layout, workers, rng, parameters)
+        return _created(self.halves()[1], self, layout, workers, rng, parameters)
+
+
+def _created(kind: Any, config: AlgorithmConfig, *given: Any, **named: Any) -> Any:
+    """Create a half; the user's own may have replaced what its base does at its creation.
+
+    Raises:
+        AlgorithmError: it cannot be created, or lacks what its base gives it.
+    """
+    try:
+        half = kind(config, *given, **named)
+    except TypeError as error:
+        if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+            raise  # in the code of the half
+        raise _incomplete(kind, "__init__", str(error)) from error
+    if getattr(half, "config", None) is not config:
+        raise _incomplete(kind, "__init__", f"{kind.__name__}.__init__() has not set `config`")
+    if half.parameters is None:
+        found = f"{kind.__name__}.__post_init__() has not set `parameters`"
+        raise _incomplete(kind, "__post_init__", found)
+    return half
+
+
+def _incomplete(kind: type, method: str, found: str) -> AlgorithmError:
+    return AlgorithmError(
+        f"{method_location(kind, method)}: {found}.",
+        hint="Define no __init__: create state of your own in __post_init__, and call "
+        "super().__post_init__() there first.",
+    )

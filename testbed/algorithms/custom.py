@@ -75,13 +75,13 @@ def config_class(code: UserCode) -> type[AlgorithmConfig]:
     expected = "a subclass of testbed.algorithms.base.AlgorithmConfig"
     kind = code.load(expected)
     if not (isinstance(kind, type) and issubclass(kind, AlgorithmConfig)):
-        raise code.error(f"{code.name}, a {type(kind).__name__}", expected, line=code.line())
+        raise code.error(f"{code.name}, a {type(kind).__name__}", expected)
     _check_complete(kind, code)
     check_payloads(kind, code)
     known = {field.name for field in fields(Orders)}
     if unknown := set(kind.OBEYS) - known:
         found = f"{', '.join(sorted(unknown))} in OBEYS"
-        raise code.error(found, f"some of {', '.join(sorted(known))}", line=code.line())
+        raise code.error(found, f"some of {', '.join(sorted(known))}")
     return kind
 
 
@@ -128,10 +128,10 @@ def check_halves(config: AlgorithmConfig, code: UserCode) -> None:
         for old, new in RENAMED.items():
             if hasattr(half, old):
                 found = f"{half.__name__}.{old}(), which is never called"
-                raise own.error(found, f"its new name, {new}()", line=own.line())
+                raise own.error(found, f"its new name, {new}()")
 
 
 def _check_complete(kind: ABCMeta, code: UserCode) -> None:
     if isabstract(kind):
         lacking = ", ".join(f"{name}()" for name in sorted(kind.__abstractmethods__))
-        raise code.error(f"{kind.__name__} without {lacking}", "all methods", line=code.line())
+        raise code.error(f"{kind.__name__} without {lacking}", "all methods")

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from testbed.reports.charts import Chart
     from testbed.reports.page import Page
     from testbed.reports.remake import Report
+    from testbed.studies import Study
 
 
 PATH = click.Path(path_type=Path)
@@ -320,13 +321,28 @@ def _conclude_studies(
 ) -> None:
     """Keep runs, or print verdicts, of several studies."""
     from testbed.studies import load_study
-    from testbed.studies.report import keep_runs, verdicts_of
+    from testbed.studies.report import verdicts_of
 
     for study in [load_study(file, scale=scale) for file in files]:
-        for path in keep_runs(study, runs=runs) if keep else ():
-            click.echo(f"kept {path}")
+        if keep:
+            _keep(study, runs)
         if verdicts:
             click.echo(verdicts_of(study, runs=runs))
+
+
+def _keep(study: Study, runs: Path) -> None:
+    """Keep the runs of a study, and say which ones only their folders have."""
+    from testbed.reports.table import listed
+    from testbed.studies.report import keep_runs
+
+    kept = keep_runs(study, runs=runs)
+    for path in kept.files:
+        click.echo(f"kept {path}")
+    if kept.refused:
+        why = "runs with custom files, and workloads, exist in their folders only"
+        click.echo(f"not kept: {listed(kept.refused)}: {why}.", err=True)
+    elif not kept.files:
+        click.echo(f"nothing to keep: {runs} has no ended run of {study.name}.", err=True)
 
 
 def print_report(report: Report, *, folder: Path) -> None:

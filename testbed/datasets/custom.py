@@ -174,11 +174,11 @@ class OwnTransform:
         )
         for ready in (first, tested):
             if flaw := _unready(ready, two.shape):
-                raise self.code.error(flaw, expected, line=self.code.line())
+                raise self.code.error(flaw, expected)
         if not np.array_equal(np.asarray(first), np.asarray(again), equal_nan=True):
             found = "different images for the same rng"
             expected = "all randomness from rng, so that runs are reproducible"
-            raise self.code.error(found, expected, line=self.code.line())
+            raise self.code.error(found, expected)
 
 
 def _unready(ready: object, shape: tuple[int, ...]) -> str:

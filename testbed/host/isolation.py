@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import Any, NoReturn, Protocol
 
-from testbed.errors import TestbedError, UserCodeError, escaped
+from testbed.errors import TestbedError, UserCodeError, escaped, unforeseen
 from testbed.host import syscalls
 from testbed.host.deadline import TimeLimitExceeded, alarm
 from testbed.values.signals import Signalled
@@ -274,6 +274,10 @@ def _answer(work: Callable[[Opened], Any], seconds: float, answers: int) -> tupl
         return False, error
     except KeyboardInterrupt as error:
         return False, KeyboardInterrupt(str(error))
+    except OSError:
+        raise  # perhaps of a closed descriptor
+    except Exception as error:  # noqa: BLE001 - a user's code may cause any
+        return False, unforeseen(error)
 
 
 def _send(descriptor: int, data: bytes) -> None:

@@ -163,7 +163,7 @@ class OwnModuleNetwork(ModuleNetwork):
         if self._kept in AT_WORKERS and not statistics:
             found = f"{self._code.name} without normalisation layers that have statistics"
             expected = f"such a layer, or no `buffers: {self._kept}`"
-            raise self._code.error(found, expected, line=self._code.line())
+            raise self._code.error(found, expected)
         changed = []
         for key, buffer in module.named_buffers():
             old, version = before.get(key, (None, 0))
@@ -178,7 +178,7 @@ class OwnModuleNetwork(ModuleNetwork):
                     "layers do here"
                 )
                 found = f"{self._code.name}, which changes its buffer {key} during training"
-                raise self._code.error(found, expected, line=self._code.line())
+                raise self._code.error(found, expected)
         self._buffers = tuple(changed)
 
     def _check_buffer(self, key: str, old: Tensor | None, new: Tensor) -> None:

@@ -75,6 +75,21 @@ class Payload(ABC):
         kinds = zip(self.arrays, self.TYPES, strict=True)
         return sum([array.size * PICKLE9_BYTES.get(kind, array.itemsize) for array, kind in kinds])
 
+    def as_declared(self) -> Self:
+        """Return the payload with flat arrays of ``TYPES``, as they are sent and counted.
+
+        Float64 becomes float32, and int64 int32: NumPy makes these where float32 and int32 are
+        meant, and their bytes would count twice.
+
+        Raises:
+            TypeError: an array cannot be converted without changing what its values are.
+            ValueError, RuntimeError: it is no array, or a tensor that needs a gradient.
+        """
+        arrays = self.arrays
+        if all(_is_declared(*one) for one in zip(arrays, self.TYPES, strict=True)):
+            return self
+        return self.of([_converted(*one) for one in zip(arrays, self.TYPES, strict=True)])
+
     @abstractmethod
     def flaw(self, size: int) -> str:
         """Return why it does not fit a vector of ``size`` entries; an empty string if it fits."""
@@ -83,6 +98,18 @@ class Payload(ABC):
     def finite(self) -> bool:
         """Whether all values are finite."""
         return bool(np.isfinite(self.arrays[-1]).all())
+
+
+def _is_declared(array: Any, kind: str) -> bool:
+    return isinstance(array, np.ndarray) and array.dtype.str == kind and array.ndim == 1
+
+
+def _converted(given: Any, kind: str) -> Array:
+    """Return an array of this type; see ``Payload.as_declared``."""
+    array = np.asarray(given)
+    if not np.can_cast(array.dtype, kind, "same_kind"):
+        raise TypeError(f"an array of {array.dtype}, expected {np.dtype(kind)}")
+    return np.ascontiguousarray(array, kind).reshape(-1)
 
 
 class Packable(Payload):

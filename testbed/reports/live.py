@@ -271,7 +271,8 @@ def _notice_of(event: Event) -> str:
         case Rejected(node, reason):
             notice = f"{node or 'an unknown peer'}: rejected: {reason}"
         case LogFull(node, limit):
-            notice = f"{node} prints more than {Size(limit)}: the rest of its output is dropped"
+            dropped = "the rest of its output is dropped, except the end"
+            notice = f"{node} prints more than {Size(limit)}: {dropped}"
         case ClockSet(seconds):
             notice = f"{clock_set(seconds)}: the times of the run do not depend on that clock"
         case ComputedOneByOne(reason):

@@ -15,6 +15,13 @@ CLOCK_LIMIT_SECONDS = LATE_LINK_LIMIT_SECONDS
 MOST_ALIKE = 3  # reasons of one kind, such as lost nodes, that are listed in full
 
 
+NONE_AWAITED = (
+    "With `streams`, the streams of all devices were silent for `streams.stream_timeout`: set a "
+    "longer one. With an algorithm of your own, its `ready` lets none of them continue."
+)
+"""How to fix a training in which workers wait, but for no other worker."""
+
+
 def first(reasons: Sequence[str], others: str) -> Iterator[str]:
     """Yield the first reasons of a kind, and the number of the others."""
     yield from reasons[:MOST_ALIKE]

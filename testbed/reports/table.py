@@ -99,6 +99,8 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "cycle", _cycle(summary["cycle"])
     if "waiting" in summary:  # summaries of older versions lack it
         yield "workers' time", _waiting(summary["waiting"])
+    if summary.get("streams") is not None:
+        yield "streams", _streams(summary["streams"])
     if summary.get("links") is not None:
         yield "recorded links", describe_recorded(summary["links"])
     late = summary["lateness"]
@@ -172,6 +174,16 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
         parts.append(f"{name} {_percent(seconds / total if total else None)}")
     parts.append(f"{waiting['steps']:,} steps in {waiting['commits']:,} pushes")
     return ", ".join(parts)
+
+
+def _streams(streams: Mapping[str, Any]) -> str:
+    """Describe what became of the samples of all streams, and how long steps waited for them."""
+    counts = {"came": "produced", "used": "used", "waiting": "buffered", "discarded": "truncated"}
+    parts = [f"{streams[f'{name}_samples']:,} {word}" for word, name in counts.items()]
+    for word, name in {"twice": "duplicates_samples", "missing": "missing_samples"}.items():
+        parts += [f"{streams[name]:,} {word}"] if streams.get(name) else []
+    wait = _number(streams["wait_seconds_mean"], ".3g", " s")
+    return f"samples: {', '.join(parts)}; a step waited {wait} for them"
 
 
 def describe_recorded(links: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from testbed.algorithms.frame.stop import DIVERGED, NO_WORKER_LEFT
+from testbed.algorithms.frame.stop import DIVERGED, NO_WORKER, NO_WORKER_LEFT
 from testbed.reports.by_hand import describe_interventions
 from testbed.reports.link_rules import (
     STANDARD_ERRORS,
@@ -20,7 +20,7 @@ from testbed.reports.link_rules import (
     wrong_round_trips,
 )
 from testbed.reports.measurements import LATE_LINK_LIMIT_SECONDS, Flow, Measurements
-from testbed.reports.rules import clocks, first, producers, received
+from testbed.reports.rules import NONE_AWAITED, clocks, first, producers, received
 from testbed.telemetry.wall import clock_set
 
 BUSY_LIMIT_RATIO = 0.9
@@ -115,8 +115,9 @@ def _end(measured: Measurements) -> Iterator[str]:
         fix = "Set a later `stop` or a smaller learning rate."
         yield f"No update was applied{why}. {FIX_DIVERGED_AT_ONCE if diverged else fix}"
     if measured.stalled:
-        alone = NO_WORKER_LEFT in measured.stalled
-        yield f"The training {measured.stalled}. {_ALL_GONE if alone else _SOME_AWAITED}"
+        alone, none = NO_WORKER_LEFT in measured.stalled, measured.stalled.endswith(NO_WORKER)
+        fix = _ALL_GONE if alone else NONE_AWAITED if none else _SOME_AWAITED
+        yield f"The training {measured.stalled}. {fix}"
 
 
 FIX_DIVERGED_AT_ONCE = (

@@ -376,7 +376,7 @@ def _written_out(member: CustomAlgorithm, config: AlgorithmConfig, code: UserCod
         survives = False
     if not survives:
         found = f"options that change when written and read back: {on_one_line(text, 400)}"
-        raise code.error(found, expected, line=code.line())
+        raise code.error(found, expected)
     return text
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from testbed.algorithms.base import Reply, Samples
 from testbed.algorithms.frame.compute import Gradient
-from testbed.errors import TestbedError
+from testbed.errors import TestbedError, unforeseen
 from testbed.host import syscalls
 from testbed.host.allocation import keep_freed_memory
 from testbed.host.isolation import CLOSED
@@ -144,10 +144,11 @@ def serve(pipe: Connection, build: Build, number: int, rows: Rows, workers: int)
         try:
             _answer(pipe, build, number, rows, workers)
         except TestbedError as error:
-            pipe.send_bytes(pickle.dumps(error))
-            with suppress(EOFError):
-                while True:  # the clock may send more before it reads the error
-                    pipe.recv_bytes()
+            _report(pipe, error)
+        except OSError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a user's code may cause any
+            _report(pipe, unforeseen(error))
     except OSError as error:
         if error.errno != errno.EBADF:
             raise
@@ -161,6 +162,13 @@ def become_pool_process() -> None:
     for ignored in (signal.SIGINT, signal.SIGHUP):
         signal.signal(ignored, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _report(pipe: Connection, error: TestbedError) -> None:
+    pipe.send_bytes(pickle.dumps(error))
+    with suppress(EOFError):
+        while True:  # the clock may send more before it reads the error
+            pipe.recv_bytes()
 
 
 def _answer(pipe: Connection, build: Build, number: int, rows: Rows, workers: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import TestbedError
+from testbed.errors import RunNotFound
 from testbed.reports.any_run import open_run
 from testbed.reports.charts import Chart, most_points
 from testbed.reports.figures import KINDS, STUDY, draw, write_picture
@@ -100,14 +100,14 @@ def _check_any(results: Results, runs: Path) -> None:
     """Check that any run of the study exists: empty tables must not replace earlier results.
 
     Raises:
-        TestbedError: there is none.
+        RunNotFound: there is none.
     """
     study = results.study
     if any(run in results.found for run in study.runs):
         return
     wanted = f"{study.part} of the study {study.name}" if study.part else f"the study {study.name}"
     others = note_on_others([run for run in study.runs if run in results.others])
-    raise TestbedError(
+    raise RunNotFound(
         f"{runs} has none of the {len(study.runs)} runs of {wanted}, so nothing is written and "
         f"earlier results stay as they are{others and '; '}{others}.",
         hint=f"Execute them: testbed sweep {study.file}, or choose their folder with --runs."
@@ -122,23 +122,39 @@ def verdicts_of(study: Study, *, runs: Path) -> str:
     return replace(table, name=study.name).markdown()
 
 
-def keep_runs(study: Study, *, runs: Path) -> list[Path]:
-    """Keep the numbers of a study's ended runs next to its file; return the files.
+@dataclass(frozen=True)
+class Kept:
+    """What ``keep_runs`` has done.
+
+    Attributes:
+        files: of the kept runs.
+        refused: names of ended runs that cannot be kept: only their folders have their numbers.
+    """
+
+    files: Sequence[Path]
+    refused: Sequence[str]
+
+
+def keep_runs(study: Study, *, runs: Path) -> Kept:
+    """Keep the numbers of a study's ended runs next to its file.
 
     The measures that the study uses, and those for comparisons, are kept. Runs with the user's own
-    files and workloads are skipped: their files are part of a run's identity.
+    files and workloads are refused: their files are part of a run's identity.
 
     Raises:
         TestbedError: an existing file is of another run, or damaged.
     """
-    kept = []
+    files, refused = list[Path](), list[str]()
+    measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
     for found in find_runs(study, runs).values():
-        ended = found.condition in ("valid", "invalid") and not found.is_kept
-        run = open_run(found.path) if ended and not (found.path / "custom").is_dir() else None
+        if found.is_kept or found.condition not in ("valid", "invalid"):
+            continue
+        run = None if (found.path / "custom").is_dir() else open_run(found.path)
         if isinstance(run, Run):
-            measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
-            kept.append(keep(run, measures, study.file.parent / FOLDER))
-    return kept
+            files.append(keep(run, measures, study.file.parent / FOLDER))
+        else:
+            refused.append(found.name)
+    return Kept(files, refused)
 
 
 def _text(study: Study, tables: list[str], pictures: list[str]) -> str:

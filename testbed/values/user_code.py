@@ -122,15 +122,16 @@ class UserCode:
         found = f"{doing} raised {_shown(error)}"
         return UserFileError([self._problem(found, expected, self._line(error))])
 
-    def error(self, found: str, expected: str, *, line: int = 0) -> ScenarioError:
-        """Return the error for an invalid file."""
-        return ScenarioError([self._problem(found, expected, line)])
+    def error(self, found: str, expected: str, *, line: int | None = None) -> ScenarioError:
+        """Return the error for an invalid file, at the line of the class or function by default."""
+        at = self.line() if line is None else line
+        return ScenarioError([self._problem(found, expected, at)])
 
     def refuses(self, error: ValidationError) -> ScenarioError:
         """Return the error for options that the class does not accept."""
         first = error.errors()[0]
         found = f"the option {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        return self.error(found, f"options that {self.name} accepts", line=self.line())
+        return self.error(found, f"options that {self.name} accepts")
 
     def changed(self, found: str, expected: str) -> UserFileError:
         """Return the error for code that now builds something different."""
@@ -206,7 +207,7 @@ class UserCode:
             source = self.path.read_bytes()
         except OSError as error:
             reason = error.strerror or str(error)
-            raise self.error(reason, f"a Python file that defines {self.name}") from error
+            raise self.error(reason, f"a Python file that defines {self.name}", line=0) from error
         try:
             return compile(source, str(self.path), "exec", flags, dont_inherit=True)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -218,6 +219,19 @@ class UserCode:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno or 0 for frame in frames if frame.filename == str(self.path)]
         return lines[-1] if lines else 0
+
+
+def method_location(kind: type, method: str) -> str:
+    """Return the location of a class's method: ``mine.py:33``, or the module of a class of ours.
+
+    The line is left out for an inherited method, as it is defined in another file.
+    """
+    if not kind.__module__.startswith(MODULE):
+        return kind.__module__
+    file = str(sys.modules[kind.__module__].__file__)
+    code = getattr(getattr(kind, method, None), "__code__", None)
+    line = f":{code.co_firstlineno}" if code is not None and code.co_filename == file else ""
+    return f"{Path(file).name}{line}"
 
 
 @contextmanager

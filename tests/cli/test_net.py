@@ -152,6 +152,7 @@ def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
             "selector: found 'w7', expected a node (ps, evaluator, w0 to",
         ),
         (["evaluator", "--up", "1mbit"], "selector: found evaluator, without a link"),
+        (["w0", "--up", "0mbit"], "--up: found '0mbit': rate: found 0bit, expected a rate above"),
         (["--up", "1mbit"], "No nodes were given"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
         (["--class", "fast", "--up", "rates=1mbit"], "rates"),

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import DataError, Problem, ScenarioError, UserCodeError
+from testbed.errors import DataError, Problem, ScenarioError, TestbedError, UserCodeError
 from testbed.host.isolation import PRINTED_BYTES, Opened, run_in_child, run_isolated
 from testbed.host.process import has_ended
 from testbed.runtimes.agent.logs import Log
@@ -105,6 +105,14 @@ def test_errors_of_any_class_travel() -> None:
     with pytest.raises(UserCodeError) as failed:
         run_isolated(fail, label="net.py")
     assert (failed.value.node, failed.value.trace) == ("w1", "Traceback")
+
+
+@pytest.mark.parametrize("how", [run_isolated, in_child_unprinted])
+def test_a_failure_of_this_package_is_not_blamed_on_an_exit(how: Callable[..., Any]) -> None:
+    with pytest.raises(TestbedError, match="testbed failed: TypeError: unhashable") as caught:
+        how(lambda _: {[]}, label="net.py")
+    assert caught.value.exit_code == 1
+    assert "testbed check FILE" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,10 @@ def test_an_option_unknown_to_the_class(tmp_path: Path) -> None:
             HEAD + LINEAR + FORWARD.replace("flatten(1))", "flatten(1))[:, :2]"),
             r"shape \(2, 2\) and is torch.float32, expected scores, .* shape \(2, 3\)",
         ),
-        (HEAD + LINEAR + FORWARD.replace("self.score", "str"), "Net's output is a str, expected"),
+        (
+            HEAD + LINEAR + FORWARD.replace("self.score", "str"),
+            r"net.py:5: model: found Net's output is a str, expected",
+        ),
         (
             HEAD + LINEAR + "        self.score.double()\n" + FORWARD,
             "Net's parameter score.weight is torch.float64, expected parameters of torch.float32",

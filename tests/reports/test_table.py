@@ -51,6 +51,18 @@ def test_a_mean_of_ten_is_shown_from_ten_values(folder: RunFolder) -> None:
     assert "0.7000 (11 evaluations, 2 missed)" in printed({**ten, "missed_evaluations": 2})
 
 
+def test_what_became_of_the_samples_of_streams_is_shown(folder: RunFolder) -> None:
+    summary = Run(folder.path).summary
+    assert "samples:" not in printed(summary)
+    counts = {"produced": 1200, "used": 900, "buffered": 0, "truncated": 300, "duplicates": 0}
+    streams = {f"{name}_samples": count for name, count in counts.items()}
+    shown = "samples: 1,200 came, 900 used, 0 waiting, 300 discarded"
+    known = {**summary, "streams": {**streams, "wait_seconds_mean": 0.6839, "missing_samples": 7}}
+    assert f"{shown}, 7 missing; a step waited 0.684 s for them" in printed(known)
+    older = {**summary, "streams": {**streams, "duplicates_samples": 2, "wait_seconds_mean": None}}
+    assert f"{shown}, 2 twice; a step waited not measured" in printed(older)
+
+
 def test_a_valid_run(folder: RunFolder) -> None:
     verdict = {"valid": True, "reasons": [], "unchecked": ["the links' qdiscs"]}
     text = printed({**Run(folder.path).summary, "verdict": verdict})

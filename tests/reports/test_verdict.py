@@ -203,6 +203,14 @@ def test_a_training_that_could_not_continue() -> None:
     )
 
 
+def test_a_training_that_awaits_no_worker_does_not_blame_one() -> None:
+    """All devices of a round of ScaDLES had silent streams: none will push or leave."""
+    (reason,) = reasons(stalled=stall(3, (), silent=0))
+    assert reason.startswith("The training stalled: 3 workers wait for no worker. With `streams`,")
+    assert "streams.stream_timeout" in reason
+    assert "dead_after" not in reason
+
+
 def test_a_training_without_workers_does_not_blame_a_barrier() -> None:
     """Asynchronous SGD with all workers crashed: it waited for none."""
     assert reasons(stalled=stall(0, (), silent=200)) == (

@@ -18,7 +18,7 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.run.follow import running_nodes
 from testbed.runtimes.agent.launch import Mount
-from testbed.runtimes.agent.logs import LAST_LINE, LOG_BYTES, is_full
+from testbed.runtimes.agent.logs import LOG_BYTES, NOTICE, TAIL_BYTES, is_full
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import RuntimeDriver, Start
 from testbed.runtimes.docker.containers import HOST_LIST
@@ -164,7 +164,8 @@ def test_a_log_is_limited_and_says_so(live: Any) -> None:
     status, _ = live.run("w121", "entries:flood", arguments={"bytes": str(LOG_BYTES + 2**20)})
     assert status == 0
     log = live.folder.log("w121").read_bytes()
-    assert (len(log), log[LOG_BYTES:]) == (LOG_BYTES + len(LAST_LINE), LAST_LINE)
+    end = LOG_BYTES + len(NOTICE)
+    assert (len(log), log[LOG_BYTES:end]) == (end + TAIL_BYTES, NOTICE)
     assert is_full(live.folder.log("w121"))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from testbed import Run
-from testbed.errors import AlgorithmError, ScenarioError, UserCodeError
+from testbed.errors import AlgorithmError, ScenarioError, TestbedError, UserCodeError
 from testbed.scenario import Override, dump, load
 from testbed.scenario.experiment import Experiment
 from testbed.simulation.event_queue import EventQueue
@@ -126,16 +126,31 @@ def test_a_batch_that_is_too_small_for_the_network(tmp_path: Path, digits: Path)
         simulated(tmp_path, digits, "workers.batch_size=1", broken=normalised)
 
 
-def test_a_half_that_breaks_the_contract_is_named(tmp_path: Path, digits: Path) -> None:
-    broken = (
-        "dc_asgd.py",
-        "return Update(Dense(gradient.copy()), self.version, samples)",
-        "return 3",
-    )
+@pytest.mark.parametrize(
+    ("becomes", "found"),
+    [
+        ("3", "step returned 3, expected an Update"),
+        ("Update(gradient.copy(), self.version, samples)", "payload is of type ndarray"),
+        ("Update(Dense(gradient[1:]), self.version, samples)", r"an update with \d+ values for a"),
+    ],
+)
+def test_a_half_that_breaks_the_contract_is_named(
+    becomes: str, found: str, tmp_path: Path, digits: Path
+) -> None:
+    was = "Update(Dense(gradient.copy()), self.version, samples)"
+    broken = ("dc_asgd.py", f"return {was}", f"return {becomes}")
     with pytest.raises(
-        AlgorithmError, match=r"dc_asgd.py:63: the worker side of DcAsgd violated .* 3"
+        AlgorithmError, match=rf"dc_asgd.py:63: the worker side of DcAsgd violated .* {found}"
     ):
         simulated(tmp_path, digits, broken=broken)
+
+
+def test_bytes_do_not_depend_on_the_types_that_numpy_makes(tmp_path: Path, digits: Path) -> None:
+    """Payloads are sent as float32, so 64-bit arrays must not count twice."""
+    was, becomes = "Dense(gradient.copy())", 'Dense(gradient.astype("f8"))'
+    run = simulated(tmp_path, digits, "model.width=5", broken=("dc_asgd.py", was, becomes))
+    parameters = 64 * 5 + 5 + 5 * 10 + 10
+    assert set(run.updates["payload_up_bytes"]) == {4 * parameters}
 
 
 def test_a_version_that_never_rises_ends_the_run(tmp_path: Path, digits: Path) -> None:
@@ -144,3 +159,11 @@ def test_a_version_that_never_rises_ends_the_run(tmp_path: Path, digits: Path) -
     found = r"dc_asgd.py:\d+: the server side of DcAsgd violated .* version is 0 after 1 applied"
     with pytest.raises(AlgorithmError, match=found):
         simulated(tmp_path, digits, broken=broken)
+
+
+def test_what_the_package_cannot_use_is_not_blamed_on_an_exit(tmp_path: Path, digits: Path) -> None:
+    """A process of the pool fails where it compares the number of samples."""
+    step = "    def step("
+    own = f"    def next_batch_size(self, stream, now):\n        return '8'\n\n{step}"
+    with pytest.raises(TestbedError, match="testbed failed: TypeError: '<' not supported"):
+        simulated(tmp_path, digits, broken=("dc_asgd.py", step, own))

@@ -47,7 +47,7 @@ def files(study: Study, runs: Path, write_run: Callable[..., Any]) -> list[Path]
     """The kept summaries of a finished and an interrupted run."""
     write_run(study.runs[0], runs, [0.5, 0.7])
     write_run(study.runs[1], runs, [0.5], state="interrupted")
-    return keep_runs(study, runs=runs)
+    return [*keep_runs(study, runs=runs).files]
 
 
 def test_a_kept_run_is_available_without_its_folder(
@@ -93,7 +93,7 @@ def test_a_folder_takes_precedence_over_kept_summaries(
     kept = KeptRun.open(files[0])
     assert kept.scenario == study.runs[0].scenario
     assert kept.content["duration_seconds"] is not None
-    assert keep_runs(study, runs=runs) == files  # again, unchanged
+    assert keep_runs(study, runs=runs).files == files  # again, unchanged
 
 
 def test_another_run_of_the_same_name_is_not_replaced(
@@ -129,3 +129,21 @@ def test_on_the_command_line(
     assert "--keep cannot be combined with --scale" in capsys.readouterr().err
     assert main(["report", "tiny", "--verdicts"]) == 2
     assert "need files of studies" in capsys.readouterr().err
+
+
+def test_runs_that_cannot_be_kept_are_named(
+    study: Study,
+    runs: Path,
+    write_run: Callable[..., Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A user who believes them kept may delete their folders."""
+    words = ["report", str(study.file), "--runs", str(runs), "--keep"]
+    assert main(words) == 0
+    assert f"nothing to keep: {runs} has no ended run of rates" in capsys.readouterr().err
+    write_run(study.runs[0], runs, [0.5, 0.7])
+    (runs / "rates-0-1-two-s1" / "custom").mkdir()
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "not kept: rates-0-1-two-s1: runs with custom files" in said.err
+    assert not said.out

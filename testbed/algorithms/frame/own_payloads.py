@@ -21,18 +21,18 @@ def check_payloads(kind: type[AlgorithmConfig], code: UserCode) -> None:
     numbers: list[int] = []
     for one in kind.PAYLOADS:
         if not (isinstance(one, type) and issubclass(one, Payload)):
-            raise code.error(f"{one!r} in PAYLOADS", "subclasses of Payload", line=code.line())
+            raise code.error(f"{one!r} in PAYLOADS", "subclasses of Payload")
         own = UserCode(code.path, one.__name__, code.path_in_scenario)
         if isabstract(one):
             lacking = ", ".join(f"{name}()" for name in sorted(one.__abstractmethods__))
             found = f"{one.__name__} without {lacking}"
-            raise own.error(found, "all methods", line=own.line())
+            raise own.error(found, "all methods")
         number = getattr(one, "NUMBER", None)
         if type(number) is not int or number < LEAST_NUMBER or number in numbers:
             expected = f"a number from {LEAST_NUMBER}, another for each kind"
-            raise own.error(f"NUMBER = {number!r}", expected, line=own.line())
+            raise own.error(f"NUMBER = {number!r}", expected)
         numbers.append(number)
         types = getattr(one, "TYPES", ())
         if not types or not set(types) <= TYPES:
             expected = f"types among {', '.join(sorted(TYPES))}"
-            raise own.error(f"TYPES = {types!r}", expected, line=own.line())
+            raise own.error(f"TYPES = {types!r}", expected)

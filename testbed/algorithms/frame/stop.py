@@ -14,6 +14,7 @@ ROUNDING = 1e-9
 
 DIVERGED = "diverged"
 NO_WORKER_LEFT = "no worker is left that could push"
+NO_WORKER = "no worker"
 NAMED = 3
 """The largest number of workers that a sentence lists by name."""
 
@@ -99,7 +100,7 @@ def _names(workers: Collection[int]) -> str:
     """Join names such as ``w3``, ``w3 and w5``, ``w0, w1, w2 and 8 more``."""
     ordered = [f"w{worker}" for worker in sorted(workers)]
     if not ordered:
-        return "no worker"
+        return NO_WORKER
     if len(ordered) > NAMED + 1:
         ordered[NAMED:] = [f"{len(ordered) - NAMED} more"]
     *first, last = ordered

@@ -30,7 +30,7 @@ from testbed.algorithms.frame.actions import (
     Think,
     Work,
 )
-from testbed.algorithms.frame.breach import breach
+from testbed.algorithms.frame.breach import breach, checked_update
 from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.record import EVALUATED
 from testbed.algorithms.parts.state import pack_half, restore_half
@@ -264,8 +264,7 @@ class Worker:
 
     def _send(self, update: Update, method: str) -> Generator[Action, Outcome, bool]:
         """Push the return value of a half's method; return whether training continues."""
-        if not isinstance(update, Update):
-            raise breach(self.half, method, f"{method} returned {update!r}, expected an Update")
+        update = checked_update(self.half, method, update)
         if not update.steps and not self.half.config.SENDS_MESSAGES:
             what = "it sends an update without a step, but its config lacks SENDS_MESSAGES"
             raise breach(self.half, method, what)

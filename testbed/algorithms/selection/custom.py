@@ -50,7 +50,7 @@ def own_selection(config: CustomSelection, code: UserCode) -> SelectionConfig:
     """
     kind = code.load(EXPECTED)
     if not (isinstance(kind, type) and issubclass(kind, SelectionConfig)) or isabstract(kind):
-        raise code.error(f"{code.name}, which is none", EXPECTED, line=code.line())
+        raise code.error(f"{code.name}, which is none", EXPECTED)
     try:
         return kind.model_validate(config.options)
     except ValidationError as error:
@@ -93,7 +93,7 @@ def try_selection(config: CustomSelection, code: UserCode) -> None:
         found = flaw(code.call(chosen, doing=doing, expected=EXPECTED), range(WORKERS), count)
         if found:
             expected = f"{count} of the candidates, or fewer, each once"
-            raise code.error(f"{doing} {found.split(', expected')[0]}", expected, line=code.line())
+            raise code.error(f"{doing} {found.split(', expected')[0]}", expected)
 
 
 def chosen(

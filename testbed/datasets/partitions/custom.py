@@ -75,12 +75,12 @@ class CustomPartition(OwnCode):
         parts = code.call(made, doing=doing, expected=EXPECTED)
         if flaw := _flaw(parts, workers, len(labels)):
             expected = f"{workers} lists of different samples from 0 to {len(labels) - 1:,}"
-            raise code.error(f"{doing} returned {flaw}", expected, line=code.line())
+            raise code.error(f"{doing} returned {flaw}", expected)
         again = code.call(made, doing=doing, expected=EXPECTED)
         if [part.tolist() for part in parts] != [part.tolist() for part in again]:
             found = f"{doing} returned other samples for the same rng"
             expected = "all randomness from rng: every node calls it"
-            raise code.error(found, expected, line=code.line())
+            raise code.error(found, expected)
         return [np.intersect1d(part, chosen) for part in parts]
 
 

@@ -88,7 +88,7 @@ def own_metric(config: CustomMetric, code: UserCode) -> OwnMetric:
     made = code.call(lambda: kind(**config.options), doing=doing, expected=EXPECTED)
     for method in ("update", "value"):
         if not callable(getattr(made, method, None)):
-            raise code.error(f"{code.name} without {method}()", EXPECTED, line=code.line())
+            raise code.error(f"{code.name} without {method}()", EXPECTED)
     return OwnMetric(made, code)
 
 
@@ -130,7 +130,7 @@ def try_metric(
 def _loaded(code: UserCode) -> Any:
     kind = code.load(EXPECTED)
     if not callable(kind):
-        raise code.error(f"{code.name}, a {type(kind).__name__}", EXPECTED, line=code.line())
+        raise code.error(f"{code.name}, a {type(kind).__name__}", EXPECTED)
     return kind
 
 

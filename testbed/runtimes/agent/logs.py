@@ -1,4 +1,4 @@
-"""Copies the output of nodes into their logs, each up to a limit.
+"""Copies the output of nodes into their logs, each up to a limit, and the end of what is beyond.
 
 A node prints into a pipe: into a file it could write until the host's disk is full. A thread of
 the agent's own process reads all pipes. It keeps reading when a log is full, so that the node keeps
@@ -17,9 +17,15 @@ from pathlib import Path
 from threading import Lock, Thread
 
 LOG_BYTES = 16 * 2**20
-"""Limit of a node's log; one more line says that output was cut off."""
+"""Limit of a node's log; a notice and the end of the output follow."""
 
-LAST_LINE = f"\n[testbed] more than {LOG_BYTES >> 20} MiB: the rest is left out.\n".encode()
+TAIL_BYTES = 1 << 16
+"""Output of a role beyond the limit that is kept for when it has ended: a traceback is there."""
+
+NOTICE = (
+    f"\n[testbed] more than {LOG_BYTES >> 20} MiB: the rest is left out, except the last "
+    f"{TAIL_BYTES >> 10} KiB, once the node has ended.\n"
+).encode()
 
 CHUNK_BYTES = 1 << 16
 """Capacity of a pipe."""
@@ -46,6 +52,7 @@ class Log:
     reader: int
     file: int
     room: int  # bytes that may still be written; negative once the file says that it is full
+    _tail: bytes = b""  # the latest output beyond the limit
 
     @classmethod
     def open(cls, path: Path) -> tuple[Log, int]:
@@ -61,26 +68,25 @@ class Log:
             BlockingIOError: no output is available yet.
         """
         data = os.read(self.reader, CHUNK_BYTES)
+        beyond = data[max(0, self.room) :]
         if data and self.room >= 0:
-            self._append(data)
+            self._write(data[: self.room] + (NOTICE if beyond else b""))
+            self.room -= len(data)
+        self._tail = (self._tail + beyond)[-TAIL_BYTES:]
         return len(data)
 
     def close(self) -> None:
-        """Close the pipe and the file."""
+        """Write the end of the output, if the log was too short for it; close pipe and file."""
+        self._write(self._tail)
         os.close(self.reader)
         os.close(self.file)
 
-    def _append(self, data: bytes) -> None:
-        beyond = len(data) > self.room
+    def _write(self, data: bytes) -> None:
         try:
-            self._write(data[: self.room] + (LAST_LINE if beyond else b""))
-            self.room -= len(data)
+            while data:
+                data = data[os.write(self.file, data) :]
         except OSError:  # the disk is full, as the run's own files will show; the node continues
             self.room = -1
-
-    def _write(self, data: bytes) -> None:
-        while data:
-            data = data[os.write(self.file, data) :]
 
 
 @dataclass(eq=False)

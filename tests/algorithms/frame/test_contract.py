@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -158,7 +159,13 @@ def test_rare_pushes_pass(tmp_path: Path) -> None:
             22,
             "a reply with 248 values for a model of 124",
         ),
-        ("Dense(self.parameters)", "self.parameters", "check_training", 22, "expected a payload"),
+        (
+            "Dense(self.parameters)",
+            "self.parameters",
+            "check_training",
+            22,
+            "expected one of Dense",
+        ),
         (
             "self.parameters), self.version)",
             "self.parameters), self.version + 1)",
@@ -233,3 +240,20 @@ def test_a_violation_is_found(
     found = problems(tmp_path, SOUND.replace(was, becomes))
     assert words in found[check]
     assert found[check].startswith(f"mine.py:{line}: ")
+
+
+@pytest.mark.parametrize(
+    ("added", "found"),
+    [
+        ("__init__(self, config):", r"Worker.__init__\(\) takes 2 positional arguments but 5 were"),
+        ("__init__(self, *given):", r"Worker.__init__\(\) has not set `config`"),
+        ("__post_init__(self):", r"Worker.__post_init__\(\) has not set `parameters`"),
+    ],
+)
+def test_a_half_that_its_base_could_not_set_up_is_named(
+    added: str, found: str, tmp_path: Path
+) -> None:
+    was = "class Worker(WorkerHalf):\n"
+    own = f"{was}    def {added}\n        self.mine = 0\n\n"
+    broken = problems(tmp_path, SOUND.replace(was, own))
+    assert re.match(rf"mine\.py:10: {found}", broken["check_training"])

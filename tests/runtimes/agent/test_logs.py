@@ -1,4 +1,4 @@
-"""Contents of a log whose limit is a few bytes instead of megabytes."""
+"""Contents of a log whose limits are a few bytes instead of megabytes."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ SAYS = b"\n[testbed] no more.\n"
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Logs that hold ten bytes."""
+    """Logs that hold ten bytes, and the last four beyond."""
     monkeypatch.setattr(logs, "LOG_BYTES", 10)
-    monkeypatch.setattr(logs, "LAST_LINE", SAYS)
+    monkeypatch.setattr(logs, "TAIL_BYTES", 4)
+    monkeypatch.setattr(logs, "NOTICE", SAYS)
     return tmp_path / "w0.log"
 
 
@@ -41,7 +42,7 @@ def test_output_can_be_read_as_soon_as_it_was_printed(tmp_path: Path) -> None:
         os.close(descriptor)
 
 
-def test_a_full_log_ends_with_one_notice(path: Path) -> None:
+def test_a_full_log_has_one_notice_and_the_end_of_the_output(path: Path) -> None:
     log, writer = Log.open(path)
     # 6 + 4 bytes fill it; the 11th is one too many.
     for text, there in (
@@ -57,13 +58,15 @@ def test_a_full_log_ends_with_one_notice(path: Path) -> None:
     os.close(writer)
     assert log.copy() == 0
     log.close()
-    # Another role of the node continues in the log where the first ended.
+    assert path.read_bytes() == b"1234567890" + SAYS + b"xyz"
+    # Another role of the node continues in the log where the first ended: of "again", four remain.
     log, writer = Log.open(path)
     os.write(writer, b"again")
     assert log.copy() == 5
-    assert path.read_bytes() == b"1234567890" + SAYS
+    assert path.read_bytes() == b"1234567890" + SAYS + b"xyz"
     os.close(writer)
     log.close()
+    assert path.read_bytes() == b"1234567890" + SAYS + b"xyz" + b"gain"
 
 
 def test_text_across_the_limit_is_truncated(path: Path) -> None:
@@ -75,6 +78,7 @@ def test_text_across_the_limit_is_truncated(path: Path) -> None:
     assert path.read_bytes() == b"1234567890" + SAYS
     os.close(writer)
     log.close()
+    assert path.read_bytes() == b"1234567890" + SAYS + b"2345"
 
 
 def test_a_full_disk_does_not_stop_a_node() -> None:
