@@ -73,12 +73,18 @@ def unforeseen(error: Exception) -> TestbedError:
 
     Code of the user's own may have caused it, by what it returned.
     """
+    if type(error).__name__ in OUT_OF_MEMORY:
+        return HostError(f"out of memory: {error}", hint="Check `ulimit -v` and `free`.")
     traceback.print_exception(error)
     return TestbedError(
         f"testbed failed: {''.join(traceback.format_exception_only(error)).strip()}",
-        hint="The log has the traceback: `testbed logs RUN`. If the scenario has code of your own, "
-        "`testbed check FILE` tests what it returns; otherwise, please report it.",
+        hint="The traceback is above, or in the run's log (`testbed logs RUN`). Please report it, "
+        "unless code of your own has returned something unexpected.",
     )
+
+
+OUT_OF_MEMORY = ("MemoryError", "_ArrayMemoryError", "OutOfMemoryError")
+"""Exceptions of Python, NumPy and PyTorch, by name: the last two need not be imported."""
 
 
 UNKNOWN_FILE = "scenario"

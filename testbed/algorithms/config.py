@@ -116,11 +116,11 @@ def _created(kind: Any, config: AlgorithmConfig, *given: Any, **named: Any) -> A
         if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
             raise  # in the code of the half
         raise _incomplete(kind, "__init__", str(error)) from error
-    if getattr(half, "config", None) is not config:
-        raise _incomplete(kind, "__init__", f"{kind.__name__}.__init__() has not set `config`")
-    if half.parameters is None:
-        found = f"{kind.__name__}.__post_init__() has not set `parameters`"
-        raise _incomplete(kind, "__post_init__", found)
+    method = "__init__" if "__init__" in vars(kind) else "__post_init__"
+    for name in ("config", "parameters"):
+        if getattr(half, name, None) is None:
+            found = f"{kind.__name__}.{method}() has not set `{name}`"
+            raise _incomplete(kind, method, found)
     return half
 
 

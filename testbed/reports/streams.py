@@ -90,7 +90,10 @@ def _injection(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | No
 
 
 def _shared(updates: pd.DataFrame) -> float:
-    """Return the number of samples shared: in a round, each goes to all others that push in it."""
+    """Return the number of samples shared: each goes to all others that push in its round.
+
+    Those of a worker that leaves before it pushes are counted as if it had pushed.
+    """
     rounds = updates.groupby("time_seconds")["injected"].agg(["sum", "size"])
     return float((rounds["sum"] / (rounds["size"] - 1).clip(lower=1)).sum())
 

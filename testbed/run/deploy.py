@@ -51,7 +51,7 @@ class Deployment:
 
     def request(self, node: NodeSpec) -> None:
         """Have the agent launch a node as planned, without waiting for that."""
-        self._asked.append((node, self._begin(self.setup.launch(node))))
+        self._asked.append((node, self._begin(self._next(self.setup.launch(node)))))
 
     def admit(self, node: NodeSpec) -> None:
         """Let a held node call others.
@@ -93,7 +93,7 @@ class Deployment:
         that is restarted gets another container.
         """
         again = node.name in self._launched
-        launch = replace(self.setup.launch(node), held=False)
+        launch = self._next(replace(self.setup.launch(node), held=False))
         try:
             return self._begin(launch)()
         except NodeError:
@@ -103,15 +103,18 @@ class Deployment:
         self._contain([node])
         return self._begin(launch)()
 
+    def _next(self, launch: LaunchSpec) -> LaunchSpec:
+        """Count a launch of its node; one after the first tells the role its number."""
+        arguments = dict(launch.arguments)
+        if arguments and (earlier := self._launched[launch.node.name]):
+            arguments["process"] = str(earlier)
+        self._launched[launch.node.name] += 1
+        return replace(launch, arguments=arguments)
+
     def _begin(self, launch: LaunchSpec) -> Pending:
         """Request a node from the agent, as it is now."""
-        name, arguments = launch.node.name, dict(launch.arguments)
-        if arguments and (earlier := self._launched[name]):
-            arguments["process"] = str(earlier)
-        self._launched[name] += 1
-        node, container = self.as_now(launch.node), self._containers.get(name)
-        launch = replace(launch, node=node, container=container, arguments=arguments)
-        return self.agent.begin_launch(launch)
+        node, container = self.as_now(launch.node), self._containers.get(launch.node.name)
+        return self.agent.begin_launch(replace(launch, node=node, container=container))
 
     def settle(self, *, but: int = 0) -> None:
         """Wait for the requested nodes, except for ``but`` of them, and record their launches."""

@@ -169,7 +169,7 @@ class Links:
             qdiscs_of(LinkSpec("", "", up=shape))  # raises if the kernel could not do it
         except ValidationError as error:
             found = "; ".join(
-                f"{'.'.join(map(str, each['loc']))}: {each['msg'].removeprefix('Value error, ')}"
+                ": ".join([*map(str, each["loc"]), each["msg"].removeprefix("Value error, ")])
                 for each in error.errors()
             )
             problem = Problem(f"--{direction}", 0, "", f"{text!r}: {found}", "")

@@ -34,7 +34,7 @@ from testbed.simulation.event_queue import EventQueue
 from testbed.simulation.gradients import Reuse
 from testbed.simulation.outline import ray_pool
 from testbed.simulation.run import log_trace, record_simulation, require_processes
-from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.wall import WALL
 from testbed.values.user_code import one_process
 
@@ -199,8 +199,8 @@ class _Simulation:
                     printed=log,
                     within_seconds=within_seconds,
                 )
-            except UserCodeError as error:
-                if self.folder.state().reason != error.message:  # the child did not report it
+            except TestbedError as error:
+                if self.folder.state().state not in ENDED:  # the child did not report it
                     self._fail(error)
                 raise
 

@@ -73,6 +73,10 @@ class OtherNodes:
         """Return the process of a node, by its ID; None if there is none."""
         return self._kept.get(node)
 
+    def drop(self, process: Any) -> None:
+        """Keep a process no longer: it was lost."""
+        self._kept = {node: one for node, one in self._kept.items() if one is not process}
+
     def forget(self) -> None:
         """End the processes that do not work: this process leaves the cluster."""
         self._kept.clear()

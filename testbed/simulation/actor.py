@@ -40,6 +40,9 @@ USED = ("torch", __name__)
 
 FORKS = multiprocessing.get_context("fork")
 
+MOST_SAID = 4096
+"""Characters of an error: a pipe that is not read yet has room for them."""
+
 KEY_BYTES = 32
 KEY_SECONDS = 10.0  # within which a peer says the key
 
@@ -174,7 +177,7 @@ def _work(pipe: Connection, host: str, *built_from: Any) -> None:
             actor.serve()
     except Exception as error:
         said = "".join(traceback.format_exception_only(error)).strip()
-        pipe.send_bytes(pickle.dumps(Ended(said, failed=True)))
+        pipe.send_bytes(pickle.dumps(Ended(said[-MOST_SAID:], failed=True)))
         raise
 
 

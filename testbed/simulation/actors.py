@@ -325,6 +325,7 @@ class ActorChannel:
                 said = f"{said}; Ray takes it to be alive"
             except ray.exceptions.RayError as failure:
                 said = summary(failure)
+                OTHERS.drop(self._actor)
         self._losses += 1
         if self._losses > MOST_LOSSES:
             raise NodeError(
@@ -351,6 +352,7 @@ class ActorChannel:
 
         if not self._has_ended():  # it may be alive, but out of reach
             ray.kill(self._actor)
+            OTHERS.drop(self._actor)
         snapshot, messages = self._journal.read()
         self._actor, self._yields = self.actors.place(self.request, snapshot)
         peer, answered = self._connect(), self._answered

@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 
-from testbed.errors import RunNotFound, TestbedError
+from testbed.errors import RunNotFound, TestbedError, unforeseen
 from testbed.host.requirements import usable_cpus
 from testbed.models.saved import ModelWriter
 from testbed.runtimes import Simulated
@@ -155,6 +155,10 @@ def _recording_failure(
     except KeyboardInterrupt:
         _record_failure(recorder, "interrupted", interrupted())
         raise
+    except Exception as error:  # noqa: BLE001 - own code may cause any
+        bug = unforeseen(error)
+        _record_failure(recorder, "failed", bug.message, exit_code=bug.exit_code)
+        raise bug from None
 
 
 def log_trace(error: TestbedError, folder: RunFolder) -> None:

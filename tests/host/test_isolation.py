@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from testbed.errors import DataError, Problem, ScenarioError, TestbedError, UserCodeError
+from testbed.errors import DataError, HostError, Problem, ScenarioError, TestbedError, UserCodeError
 from testbed.host.isolation import PRINTED_BYTES, Opened, run_in_child, run_isolated
 from testbed.host.process import has_ended
 from testbed.runtimes.agent.logs import Log
@@ -112,7 +112,16 @@ def test_a_failure_of_this_package_is_not_blamed_on_an_exit(how: Callable[..., A
     with pytest.raises(TestbedError, match="testbed failed: TypeError: unhashable") as caught:
         how(lambda _: {[]}, label="net.py")
     assert caught.value.exit_code == 1
-    assert "testbed check FILE" in caught.value.hint
+    assert "code of your own has returned something unexpected" in caught.value.hint
+
+
+def test_too_little_memory_is_a_fault_of_the_host() -> None:
+    with pytest.raises(HostError, match="out of memory: 8 TiB"):
+        run_isolated(lambda _: _raise(MemoryError("8 TiB")), label="net.py")
+
+
+def _raise(error: Exception) -> None:
+    raise error
 
 
 @pytest.mark.parametrize(

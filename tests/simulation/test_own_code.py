@@ -167,3 +167,15 @@ def test_what_the_package_cannot_use_is_not_blamed_on_an_exit(tmp_path: Path, di
     own = f"    def next_batch_size(self, stream, now):\n        return '8'\n\n{step}"
     with pytest.raises(TestbedError, match="testbed failed: TypeError: '<' not supported"):
         simulated(tmp_path, digits, broken=("dc_asgd.py", step, own))
+
+
+def test_a_run_fails_if_the_clock_cannot_use_what_own_code_returns(
+    tmp_path: Path, digits: Path
+) -> None:
+    pull = "    def pull("
+    own = f"    def next_tick(self, now):\n        return 'soon'\n\n{pull}"
+    with pytest.raises(TestbedError, match="testbed failed: TypeError"):
+        simulated(tmp_path, digits, broken=("dc_asgd.py", pull, own))
+    state = RunFolder(tmp_path / "run").state()
+    assert (state.state, state.exit_code) == ("failed", 1)
+    assert state.reason.startswith("testbed failed: TypeError")

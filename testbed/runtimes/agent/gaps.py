@@ -28,7 +28,7 @@ MOST_ROUNDS = 100
 """For each size: with an unusual allocator, nothing may ever lie side by side."""
 
 FEW_RATIO = 0.1
-"""Of the allocations outside of gaps, this many may not lie beside the one before."""
+"""Of the allocations outside of gaps, this many may not lie next to the one before."""
 
 Allocate = Callable[[int], int]
 

@@ -247,6 +247,10 @@ def test_a_violation_is_found(
     [
         ("__init__(self, config):", r"Worker.__init__\(\) takes 2 positional arguments but 5 were"),
         ("__init__(self, *given):", r"Worker.__init__\(\) has not set `config`"),
+        (
+            "__init__(self, config, *given):\n        self.config = config",
+            r"Worker.__init__\(\) has not set `parameters`",
+        ),
         ("__post_init__(self):", r"Worker.__post_init__\(\) has not set `parameters`"),
     ],
 )
@@ -257,3 +261,13 @@ def test_a_half_that_its_base_could_not_set_up_is_named(
     own = f"{was}    def {added}\n        self.mine = 0\n\n"
     broken = problems(tmp_path, SOUND.replace(was, own))
     assert re.match(rf"mine\.py:10: {found}", broken["check_training"])
+
+
+def test_a_half_may_replace_its_config_at_its_creation(tmp_path: Path) -> None:
+    was = "class Worker(WorkerHalf):\n"
+    own = (
+        f"{was}    def __post_init__(self):\n"
+        "        super().__post_init__()\n"
+        "        self.config = self.config.model_copy()\n\n"
+    )
+    assert not problems(tmp_path, SOUND.replace(was, own))
