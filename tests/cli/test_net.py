@@ -153,7 +153,10 @@ def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
         ),
         (["evaluator", "--up", "1mbit"], "selector: found evaluator, without a link"),
         (["w0", "--up", "0mbit"], "--up: found '0mbit': rate: found 0bit, expected a rate above"),
-        (["w0", "--up", "jitter=2s"], "--up: found 'jitter=2s': found a jitter of 2s, expected"),
+        (
+            ["w0", "--up", "jitter=2s"],
+            "found 'jitter=2s': found a jitter without a delay, expected",
+        ),
         (["--up", "1mbit"], "No nodes were given"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
         (["--class", "fast", "--up", "rates=1mbit"], "rates"),
