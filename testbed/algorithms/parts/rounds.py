@@ -70,10 +70,10 @@ class RoundServer(ServerHalf[C]):
         self.check_payload(update.payload)
 
     def check_payload(self, payload: Payload) -> None:
-        """Refuse a payload of another kind, or of the wrong size.
+        """Refuse a payload that a round cannot use.
 
         Raises:
-            RejectedError: it is.
+            RejectedError: the payload is of another kind or size.
         """
         expect(self.PAYLOAD, payload)
 

@@ -27,7 +27,7 @@ class History:
     Attributes:
         round: number of the current round, from 1.
         participants: workers whose updates were in the last round.
-        samples: what its last update counted for (``own`` of rounds): its samples, by epochs.
+        samples: its weight in the mean of its last round, see ``own`` in ``parts/rounds.py``.
         losses: mean loss of its batches, as it reported with its last update.
         squared_losses: mean of their squares.
         durations: emulated seconds from the last reply to the push that followed.
