@@ -40,8 +40,9 @@ MEMORY_SECONDS = 1.0
 INCLUDED = {
     "flower": "clients are calls in one actor a core (Ray), in rounds that wait for all; no "
     "isolation, no network, the whole model both ways through Ray's object store",
-    "testbed": "every worker a process with namespaces, address and link, asynchronous, "
+    "own": "every worker a process with namespaces, address and link, asynchronous, "
     "gRPC over an emulated network, AdaComp (17 KB up, 847 KB down), every update recorded",
+    "shared": "the same, but a process per core computes the gradients of all workers",
     "simulated": "the same scenario on a virtual clock, a process a core: real gradients, modelled "
     "seconds, every update recorded",
 }
@@ -69,7 +70,8 @@ def main(options: argparse.Namespace) -> None:
     for clients in options.clients:
         for name, measured in (
             ("flower", by_flower(python, clients, options.seconds)),
-            ("testbed", by_testbed(clients, options.seconds)),
+            ("own", by_testbed(clients, "own", options.seconds)),
+            ("shared", by_testbed(clients, "shared", options.seconds)),
             ("simulated", by_simulation(clients, options.seconds)),
         ):
             results.append({"engine": name, "clients": clients} | measured)
@@ -122,9 +124,10 @@ def by_flower(python: Path, clients: int, seconds: float) -> dict[str, float]:
         return measured
 
 
-def by_testbed(clients: int, seconds: float) -> dict[str, float]:
-    """The same for a whole run here, by ``workers.py``."""
+def by_testbed(clients: int, compute: str, seconds: float) -> dict[str, float]:
+    """The same for a whole run here with this ``compute``, by ``workers.py``."""
     program = [sys.executable, HERE / "workers.py", "--no-reference", "--workers", str(clients)]
+    program += ["--compute", compute]
     with tempfile.TemporaryDirectory() as folder:
         command = [*program, "--seconds", str(seconds)]
         path = f"{HERE.parents[1]}:{os.environ.get('PYTHONPATH', '')}"
