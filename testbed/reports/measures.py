@@ -24,6 +24,7 @@ from testbed.scenario.durations import (
     StepTime,
     class_pace,
 )
+from testbed.scenario.metrics import clients_by
 from testbed.telemetry.entry import NAMES, Entry, only
 from testbed.telemetry.event_kinds import MemoryRead
 from testbed.telemetry.ps_events import Done, Finished, Gap, Omitted, Rejected
@@ -162,6 +163,8 @@ def pace(updates: pd.DataFrame, scenario: Scenario) -> Pace | None:
     computing = updates["compute_seconds"].where(speed.notna())
     thinking = updates["think_seconds"].where(think.notna())
     steps = speed * updates["steps"] + each * updates["samples"]
+    if clients_by("workers", scenario) is not None:  # their evaluations also take computing time
+        steps = computing - updates["late_seconds"]
     asked = steps.add(think, fill_value=0.0)
     taken = computing.add(thinking, fill_value=0.0)
     paced = asked.notna()

@@ -288,7 +288,8 @@ class Device:
         """Call, and account for its duration; no deadline, as the algorithm may hold the reply."""
         answer = self.connection.call(method, request(0), repeat=request)
         delivery = decode_delivery(answer, self.own)
-        self._times["blocked_seconds"] += delivery.blocked
+        # A worker that joined before the others was held before the training began, too.
+        self._times["blocked_seconds"] += min(delivery.blocked, delivery.time)
         self._times["transfer_seconds"] += max(0.0, self._lap() - delivery.blocked)
         return delivery
 

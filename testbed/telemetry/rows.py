@@ -108,7 +108,10 @@ class UpdateRow(NamedTuple):
         "the codec",
     ]
     compute_seconds: Annotated[
-        F4, "duration of the training steps; with a `speed`, including the wait", WORKER
+        F4,
+        "duration of the training steps; with a `speed`, including the wait; includes time frozen, "
+        "in a simulation also that in think time",
+        WORKER,
     ]
     late_seconds: Annotated[F4, "how much longer the steps took than by their `speed`", WORKER]
     think_seconds: Annotated[F4, "think time: the wait between computing and pushing", WORKER]

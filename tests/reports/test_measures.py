@@ -211,6 +211,22 @@ def test_the_pace_of_a_speed_that_grows_with_the_batch() -> None:
     assert found.error_seconds == 0.0
 
 
+def test_evaluations_by_workers_are_not_a_slower_pace() -> None:
+    """Steps of 0.1 s and evaluations of 0.04; 0.01 of the second update is late."""
+    text = SCENARIO.replace("  think: {law: constant, mean: 200ms}\n", "")
+    text = text.replace("algorithm: asgd", "algorithm: fedavg")
+    text = text.replace("dataset: digits", "dataset: {digits: {held_out: 0.2}}")
+    text += "evaluate: {metrics: [top1, {clients: {by: workers}}]}\n"
+    table = updates(
+        device_class=["fast", "fast", "free"],
+        compute_seconds=[0.14, 0.15, 9.0],
+        late_seconds=[0.0, 0.01, 0.0],
+    )
+    found = measures.pace(table, load_text(text))
+    assert found is not None
+    assert (found.asked_seconds, found.measured_seconds) == pytest.approx((0.07, 0.0725))
+
+
 def test_different_batches_with_a_speed_per_step() -> None:
     table = updates(
         device_class=["fast"] * 3 + ["free"] * 2, steps=[1, 1, 2, 1, 1], samples=[9, 10, 42, 1, 9]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.frame.actions import Step
+from testbed.algorithms.frame.actions import Pull, Push, Step
 from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.worker import Shard, Worker
@@ -33,6 +34,8 @@ from testbed.payloads import Dense, Vector
 from testbed.roles.clock import EmulatedClock
 from testbed.roles.device import Device
 from testbed.roles.worker import drive, follow_orders
+from testbed.rpc.codec import decode_push, encode_delivery
+from testbed.rpc.messages import Delivery
 
 RNG = np.random.default_rng(0)
 DATA = Prepared(
@@ -276,3 +279,29 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
     device.perform(Step(np.arange(samples), 0))
     (waited,) = slept
     assert seconds - 5 < waited <= seconds  # less the real time of the gradient
+
+
+def test_time_held_before_the_training_is_not_blocked_time() -> None:
+    """Held for 30 s, 0.5 s of them since the training began."""
+    network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
+    at, requests = np.zeros(network.layout.size, np.float32), list[bytes]()
+
+    def call(method: str, request: bytes, **_: Any) -> bytes:
+        requests.append(request)
+        return encode_delivery(Delivery(None, time=0.5, blocked=30.0)).data
+
+    device = Device(
+        index=0,
+        compute=OwnCompute(DATA, at, network.bind(at)),
+        parameters=at,
+        data=DATA,
+        fingerprint=network.layout.fingerprint,
+        size=network.layout.size,
+        step=None,
+        connection=cast("Any", SimpleNamespace(call=call)),
+        clock=EmulatedClock(1.0),
+    )
+    device.perform(Pull())
+    device.perform(Push(1, Update(Dense(at), 0, samples=2, steps=1)))
+    pushed = decode_push(requests[-1], size=at.size)
+    assert pushed.timing.blocked_seconds == 0.5

@@ -26,6 +26,8 @@ World = Callable[..., Any]
 Simulate = Callable[..., Run]
 ASGD = Asgd(name="asgd")
 
+TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_seconds")
+
 
 def alone(world: World, updates: int, *faults: dict[str, Any]) -> Any:
     """One worker: a reply takes 0.01, a step 1, waits are 0.5 and 0 in turn, a push takes 0.01."""
@@ -54,6 +56,8 @@ def test_a_frozen_worker_continues_where_it_stopped(
 ) -> None:
     book = alone(world, 2, {"freeze": {"at": {"time": at}, "for": lasts}})
     assert book.column("time_seconds") == pytest.approx(pushed)
+    # The last push is still to be transferred; all other time is in one of the columns.
+    assert sum(sum(book.column(name)) for name in TIMES) == pytest.approx(pushed[-1] - 0.01)
     begun, ended = book.faults
     assert (begun.kind, begun.begins, begun.nodes) == ("freeze", True, ("w0",))
     assert begun.planned_seconds == begun.actual_seconds == pytest.approx(int(at[:-2]) / 1000)
