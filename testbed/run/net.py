@@ -24,10 +24,13 @@ from testbed.run.runtime import driver_for
 from testbed.runtimes.agent.client import AgentClient
 from testbed.runtimes.base import RuntimeDriver
 from testbed.scenario.direction import TracedDirection
+from testbed.scenario.schema_node import one_of
+from testbed.scenario.synonyms import nearest
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import DEFAULT_MTU, Direction, LinkSpec, Plan
 
 CONNECT_SECONDS = 2.0
+KEYS = tuple(Direction.model_fields)
 NUMBERS = ("loss", "loss_correlation")
 
 
@@ -162,7 +165,7 @@ class Links:
         own = link.up if direction == "up" else link.down
         planned = own.scaled(1 / self.plan.time_scale)
         try:
-            given = _fields(text)
+            given = _fields(text, f"--{direction}")
             wanted = {**planned.model_dump(exclude_none=True), **given}
             scaled = TracedDirection.model_validate(wanted).scaled(self.plan.time_scale)
             shape = own.changed(**{name: value for name, value in scaled if name in given})
@@ -217,13 +220,20 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
         yield Links(plan, folder, driver, agent)
 
 
-def _fields(text: str) -> dict[str, Any]:
-    """Parse ``1mbit`` or ``rate=1mbit,loss=0.01`` into fields of a direction."""
+def _fields(text: str, option: str) -> dict[str, Any]:
+    """Parse ``1mbit`` or ``rate=1mbit,loss=0.01`` into fields of a direction.
+
+    Raises:
+        ScenarioError: a direction has no such field.
+    """
     if "=" not in text:
         return {"rate": text}
     fields: dict[str, Any] = {}
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
+        if name not in KEYS:
+            found, hint = f"{name}, an unknown key", nearest(name, KEYS)
+            raise ScenarioError([Problem(option, 0, "", found, one_of(KEYS), hint)])
         fields[name] = float(value) if name in NUMBERS else value
     return fields
 

@@ -131,7 +131,7 @@ class Workers(StrictModel):
     """The workers.
 
     Attributes:
-        count: number of workers.
+        count: number of workers, at most a million.
         batch_size: samples per mini-batch.
         think: think time, the wait between computing and pushing, of classes that do not set one.
         classes: device classes by name, in the order in which w0, w1, ... are assigned to them.
@@ -140,7 +140,7 @@ class Workers(StrictModel):
         deal: deals the shares of the data to devices by their speed; by default independently.
     """
 
-    count: Count
+    count: Annotated[int, Field(ge=1, le=10**6, strict=True)]
     batch_size: Count = 10
     think: RandomDuration | None = None
     availability: Attendance | None = None

@@ -226,8 +226,11 @@ class _Reading:
                 continue
             for level in levels_of(wanted):
                 if level not in levels[factor]:
-                    expected = f"a level of {factor}: {', '.join(levels[factor])}"
-                    self._problem(inside, level, expected, nearest(level, list(levels[factor])))
+                    names = list(levels[factor])
+                    expected = f"a level of {factor}: {', '.join(names)}"
+                    quoted = [f'Write "{one}" in quotes' for one in names if _equal(one, level)]
+                    hint = quoted[0] if quoted else nearest(level, names)
+                    self._problem(inside, level, expected, hint)
         return len(self.problems) == before
 
     def _check_references(self) -> None:
@@ -367,3 +370,11 @@ def _unknown_metric(scenario: Scenario | Workload, name: str) -> tuple[str, str]
     if isinstance(scenario, Workload):
         return workloads.unknown_metric(scenario, name)
     return unknown_metric(scenario, name)
+
+
+def _equal(one: str, other: str) -> bool:
+    """Whether two texts are the same number."""
+    try:
+        return float(one) == float(other)
+    except ValueError:
+        return False

@@ -228,7 +228,7 @@ class RunFolder:
         if content is None:
             raise RunNotFound(
                 f"{self.path} is not a run folder: it has no run.json.",
-                hint="`testbed ps` lists the runs.",
+                hint="`testbed ps --all` lists the runs.",
             )
         found = content.get("format")
         if isinstance(found, int) and found > FORMAT:

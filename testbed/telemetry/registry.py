@@ -133,7 +133,7 @@ def _unknown(text: str, names: list[str], *, runs: Path, registry: Registry) -> 
     if near:
         hint = f"Did you mean {' or '.join(near)}?"
     elif names:
-        hint = "`testbed ps` lists the runs."
+        hint = "`testbed ps --all` lists the runs."
     else:
         hint = "There are no runs yet; `testbed up SCENARIO` starts one."
     message = f"There is no run named {text} (searched {runs} and {registry.folder})."

@@ -95,7 +95,7 @@ def test_a_folder_without_state_is_not_a_run(
     assert main(command) == 7
     assert capsys.readouterr().err.splitlines() == [
         f"{folder.path} is not a run folder: it has no run.json.",
-        "  `testbed ps` lists the runs.",
+        "  `testbed ps --all` lists the runs.",
     ]
     assert main(["ps", "--all", "--json"]) == 0
     assert capsys.readouterr().out == "[]\n"

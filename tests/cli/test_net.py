@@ -159,7 +159,11 @@ def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
         ),
         (["--up", "1mbit"], "No nodes were given"),
         (["--class", "fast", "--up", "1mbti"], "mbti"),
-        (["--class", "fast", "--up", "rates=1mbit"], "rates"),
+        (
+            ["--class", "fast", "--up", "rates=1mbit"],
+            "--up: found rates, an unknown key, expected one",
+        ),
+        (["--class", "fast", "--up", "dealy=3ms"], "Did you mean delay?"),
         (["--class", "fast", "--up", "rate=1mbit,loss=much"], "much"),
         (["--class", "fast", "--up", "rate=1mbit,queue=1ms"], "less than two frames"),
         (["--class", "fast", "--up", "1mbit", "--for", "soon"], "--for"),

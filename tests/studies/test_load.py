@@ -232,6 +232,11 @@ BAD = {
         f"{HEAD}vary: {{a: [workers.count=2, workers.batch_size=2]}}\n",
         "study.yaml:3: vary.a.1: found 2 again, expected each level once",
     ),
+    "a level that YAML reads as a number": (
+        f"{RATES.replace('0.1,', '0.10,')}cases: [{{rate: 0.10}}]\n",
+        "study.yaml:4: cases.0.rate: found 0.1, expected a level of rate: 0.10, 0.2. "
+        'Write "0.10" in quotes',
+    ),
     "a case of no level": (
         f"{RATES}cases: [{{rate: 0.3}}]\n",
         "study.yaml:4: cases.0.rate: found 0.3, expected a level of rate: 0.1, 0.2",
