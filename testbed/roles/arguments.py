@@ -8,15 +8,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from testbed import faults
 from testbed.errors import NodeError
 from testbed.models.compute import open_device
-from testbed.payloads import VALUE_BYTES
 from testbed.rpc.client import PATIENCE_SECONDS, Connection
 from testbed.rpc.limits import MessageLimits
 from testbed.scenario.experiment import Experiment
-from testbed.scenario.schema import Scenario
-from testbed.scenario.transfers import seconds_per_byte, slowest_link
 from testbed.telemetry.folder import ONE_BY_ONE
 
 LABEL_BYTES = 8
@@ -129,18 +125,11 @@ def connect(address: str, arguments: Arguments, *, experiment: Experiment) -> Co
 
 
 def limits(experiment: Experiment) -> MessageLimits:
-    """Return the limits of a connection, given the scenario's model and links.
-
-    A ping may have to wait for the whole model on the slowest link, for the models of all
-    workers on the parameter server's, and for the end of a partition.
-    """
-    scenario, size = experiment.scenario, experiment.network.layout.size
-    shared = seconds_per_byte(scenario.ps.link) * scenario.workers.count
-    slowest = max(slowest_link(scenario), shared)
-    emulated_seconds = VALUE_BYTES * size * slowest + longest_partition(scenario)
+    """Return the limits of a connection, given the scenario's model and links."""
+    size = experiment.network.layout.size
     return MessageLimits.of(
         size,
-        transfer_seconds=emulated_seconds / scenario.time_scale,
+        transfer_seconds=experiment.ping_seconds / experiment.scenario.time_scale,
         extra_bytes=_shared_bytes(experiment) + experiment.algorithm.most_noted(size),
     )
 
@@ -149,9 +138,3 @@ def _shared_bytes(experiment: Experiment) -> int:
     """Return the maximum size of the samples that a worker shares in one message."""
     most = experiment.algorithm.most_shared(experiment.scenario.workers.batch_size)
     return most * (experiment.sample_bytes + 2 * LABEL_BYTES)
-
-
-def longest_partition(scenario: Scenario) -> float:
-    """Return its emulated seconds; afterwards TCP may take as long again to retry."""
-    partitions = [fault for fault in scenario.faults if isinstance(fault, faults.NetworkPartition)]
-    return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)

@@ -20,6 +20,7 @@ from testbed.algorithms.frame.compute import OwnCompute, batch_of
 from testbed.datasets import Prepared, load
 from testbed.errors import NodeError
 from testbed.models import CustomModel
+from testbed.roles.arguments import limits
 from testbed.rpc import methods
 from testbed.rpc.client import Connection
 from testbed.rpc.limits import MessageLimits
@@ -62,6 +63,7 @@ def main(arguments: Mapping[str, str]) -> Experiment | None:
         return None
     opened = Experiment.open(folder, data=data)
     opened.worker(0)  # deals out the samples
+    limits(opened)  # looks for the slowest link
     return opened
 
 
@@ -80,10 +82,10 @@ def set_up_grpc() -> None:
     The first call of a process takes 4 ms of CPU time and 0.9 MiB more than those after it. The
     template may not have a thread when it forks.
     """
-    threads, limits = Path("/proc/self/task"), MessageLimits.of(1)
+    threads, least = Path("/proc/self/task"), MessageLimits.of(1)
     before = len([*threads.iterdir()])
     for _ in range(ROUNDS):
-        client = Connection(NO_SERVER, token="", limits=limits, patience_seconds=0.0)
+        client = Connection(NO_SERVER, token="", limits=least, patience_seconds=0.0)
         with client, suppress(NodeError):
             client.call(methods.JOIN, b"", deadline_seconds=DEADLINE_SECONDS)
     deadline = time.monotonic() + DEADLINE_SECONDS

@@ -45,6 +45,7 @@ from testbed.scenario.run_file import of_run
 from testbed.scenario.schema import DeviceClass, Scenario
 from testbed.scenario.streams import LARGEST_RECORD
 from testbed.scenario.traces import arrivals, own_copy
+from testbed.scenario.transfers import ping_seconds
 from testbed.values.laws import Law
 from testbed.values.seeds import seed_globals, stream
 
@@ -132,14 +133,11 @@ class Experiment:
             rng=stream(scenario.seed, "ps", "algorithm"),
         )
         timeline = self.timeline()
-        draws = crashes(timeline, seed=scenario.seed)
-        stop = stop_rule(scenario)
-        dead_after = float(scenario.ps.dead_after or inf)
         return Server(
             half,
-            stop,
-            crashes=draws,
-            dead_after=dead_after,
+            stop_rule(scenario),
+            crashes=crashes(timeline, seed=scenario.seed),
+            dead_after=float(scenario.ps.dead_after or inf),
             to_come=timeline.to_come,
             returning=timeline.returning,
         )
@@ -258,6 +256,11 @@ class Experiment:
         return self.scenario.workers.classes[self.devices[index].device_class]
 
     @cached_property
+    def ping_seconds(self) -> float:
+        """The emulated seconds that a ping to or from the parameter server may have to wait."""
+        return ping_seconds(self.scenario, self.network.layout.size)
+
+    @cached_property
     def shards(self) -> Sequence[Samples]:
         """The training samples of each worker, by index, without those held out."""
         return [training for training, _ in self._split]
@@ -272,9 +275,8 @@ class Experiment:
         metric = clients_by("evaluator", self.scenario)
         if metric is None:
             return None
-        count = self.scenario.workers.count
+        count, layout = self.scenario.workers.count, self.network.layout
         most = max(1, self.scenario.evaluate.images // count)
-        layout = self.network.layout
         return HeldOut([self._client(index, metric, layout) for index in range(count)], most)
 
     def client(self, index: int) -> ClientSamples | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from testbed import faults
+from testbed.payloads import VALUE_BYTES
 from testbed.scenario.devices import LEAST_RATE, devices
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
@@ -40,6 +41,17 @@ def quiet_seconds(scenario: Scenario) -> float:
     return in_flight_seconds(scenario) + PATIENCE_SECONDS * scenario.time_scale
 
 
+def ping_seconds(scenario: Scenario, size: int) -> float:
+    """Return the emulated seconds that a ping to or from the parameter server may have to wait.
+
+    It may wait for a model of ``size`` parameters on the slowest link, for the models of all
+    workers on the parameter server's, and for the end of a partition.
+    """
+    shared = seconds_per_byte(scenario.ps.link) * scenario.workers.count
+    slowest = max(slowest_link(scenario), shared)
+    return VALUE_BYTES * size * slowest + _longest_partition(scenario)
+
+
 def slowest_link(scenario: Scenario) -> float:
     """Return the time per byte on the slowest link of a worker, in emulated seconds."""
     links: list[Link | faults.ChangedLink] = [one.link for one in devices(scenario)]
@@ -54,6 +66,12 @@ def seconds_per_byte(link: Link | faults.ChangedLink) -> float:
     """Return the time per byte in a link's slower direction, emulated; 0 if neither has a rate."""
     rates = (direction.rate for direction in (link.up, link.down))
     return max((1 / rate.bytes_per_second for rate in rates if rate is not None), default=0.0)
+
+
+def _longest_partition(scenario: Scenario) -> float:
+    """Return its emulated seconds; afterwards TCP may take as long again to retry."""
+    partitions = [fault for fault in scenario.faults if isinstance(fault, faults.NetworkPartition)]
+    return max((float(fault.duration or 0.0) for fault in partitions), default=0.0)
 
 
 def _delay(link: Link) -> float:

@@ -23,13 +23,24 @@ stop: {updates: 4}
 """
 
 
-@pytest.mark.parametrize("algorithm", ["powersgd", "fedavg", "diloco", "bsp", "asgd", "signsgd"])
-def test_a_worker_gets_the_first_reply_of_its_server(algorithm: str, tmp_path: Path) -> None:
-    file = tmp_path / "scenario.yaml"
+def arguments(algorithm: str, folder: Path) -> dict[str, str]:
+    """The arguments of a warm-up."""
+    file = folder / "scenario.yaml"
     file.write_text(SCENARIO.replace("ALGORITHM", algorithm))
     dataset = load(file).dataset
-    data = dataset.prepare(tmp_path / "cache", environment=os.environ, folder=tmp_path)
-    assert main({"scenario": str(file), "data": str(data)}) is not None
+    data = dataset.prepare(folder / "cache", environment=os.environ, folder=folder)
+    return {"scenario": str(file), "data": str(data)}
+
+
+@pytest.mark.parametrize("algorithm", ["powersgd", "fedavg", "diloco", "bsp", "asgd", "signsgd"])
+def test_a_worker_gets_the_first_reply_of_its_server(algorithm: str, tmp_path: Path) -> None:
+    assert main(arguments(algorithm, tmp_path)) is not None
+
+
+def test_workers_need_not_find_what_they_share(tmp_path: Path) -> None:
+    opened = main(arguments("asgd", tmp_path))
+    assert opened is not None
+    assert {"devices", "ping_seconds", "shards"} <= vars(opened.moved(tmp_path)).keys()
 
 
 def test_setting_grpc_up_leaves_no_thread() -> None:

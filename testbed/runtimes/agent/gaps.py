@@ -14,10 +14,10 @@ from itertools import pairwise
 OBJECT_BYTES = range(16, 513, 16)
 """Sizes of the objects that Python allocates itself, side by side with others of their size."""
 
-PIECE_BYTES = [2**power for power in range(15, 5, -1)]
+PIECE_BYTES = [*(2**power for power in range(15, 4, -1)), 24]
 """Sizes of the pieces of malloc's heap: the largest that fits goes into a gap, then smaller ones.
 
-The buffers of a model are larger: they come and go.
+The last fills the smallest gap that there is. The buffers of a model are larger: they come and go.
 """
 
 ROUND_BYTES = 2**16

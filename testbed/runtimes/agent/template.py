@@ -6,6 +6,7 @@ that its environment exists before its first instruction, where glibc reads it.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -66,6 +67,8 @@ def prepare(template: Template) -> Any:
     gc.collect()
     gc.freeze()
     gc.enable()
+    # Lookups of a node replace names in this cache, and so would write to pages of the imports.
+    ctypes.pythonapi.PyType_ClearCache()
     fill_gaps()
     if template.forks >= FORKS_WORTH_HUGE_PAGES:
         use_huge_pages()

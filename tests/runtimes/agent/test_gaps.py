@@ -18,19 +18,20 @@ CACHED = 7
 """Released pieces of a size that glibc keeps for requests of exactly this size."""
 
 PIECES = f"""
-import ctypes
+import ctypes, sys
 from testbed.runtimes.agent.gaps import fill_gaps
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
-gaps = {{libc.malloc(1000) for _ in range(2 * {MANY})}}
+size = int(sys.argv[1])
+gaps = {{libc.malloc(size) for _ in range(2 * {MANY})}}
 for piece in sorted(gaps)[1::2]:
     gaps.remove(piece)
 for piece in gaps:
     libc.free(piece)
 fill_gaps()
-print(len(gaps & {{libc.malloc(1000) for _ in range({MANY})}}))
+print(len(gaps & {{libc.malloc(size) for _ in range({MANY})}}))
 """
 
 
@@ -45,8 +46,8 @@ def test_new_objects_lie_in_no_gap(size: int) -> None:
     assert not gaps & set(map(id, made))
 
 
-def test_new_pieces_of_the_heap_lie_in_no_gap() -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", PIECES], stdout=subprocess.PIPE, text=True, check=True
-    )
+@pytest.mark.parametrize("size", [24, 40, 1000])
+def test_new_pieces_of_the_heap_lie_in_no_gap(size: int) -> None:
+    command = [sys.executable, "-c", PIECES, str(size)]
+    found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     assert int(found.stdout) <= CACHED
