@@ -23,7 +23,7 @@ from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import Locate, find_scenario
-from testbed.scenario.traces import check_recorded_rates, with_means
+from testbed.scenario.traces import check_recorded_rates, check_unrecorded, with_means
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -153,6 +153,7 @@ def load_completed(
     if own_code or locate is None:
         problems += [problem_at(document, *one) for one in check_profiles(document, locate)]
     if scenario is not None and (own_code or locate is None):
+        problems += [problem_at(document, *one) for one in check_unrecorded(scenario)]
         for filled in (with_tables, with_means):
             scenario, unread = filled(scenario, document, locate)
             problems += unread

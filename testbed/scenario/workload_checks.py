@@ -14,9 +14,9 @@ from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_image
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.source import Locate
+from testbed.scenario.traces import recorded_values
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_availability import check_absent_faults
-from testbed.scenario.workload_links import recorded_values
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import (
     COUNT,
