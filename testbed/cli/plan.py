@@ -164,14 +164,17 @@ def _show_workload(
     requests = _requests(workload, made)
     present = presence(workload, made, beside)
     if as_json:
-        told = {"run": made.run, "network": _network_as_data(made.network)}
-        nodes = [_node_as_data(node) for node in made.nodes]
-        shown = [asdict(request) for request in requests]
-        made_by = workload.runtime.name
-        availability = {"availability": present} if present else {}
-        lacking = {"refused": refused} if refused else {}
-        about = {"nodes": nodes, **availability, "runtime": made_by, "requests": shown}
-        print_json({**told, **about, **lacking})
+        print_json(
+            {
+                "run": made.run,
+                "network": _network_as_data(made.network),
+                "nodes": [_node_as_data(node) for node in made.nodes],
+                **({"availability": present} if present else {}),
+                "runtime": workload.runtime.name,
+                "requests": [asdict(request) for request in requests],
+                **({"refused": refused} if refused else {}),
+            }
+        )
         return
     _print_nodes(made)
     print_presence(present)

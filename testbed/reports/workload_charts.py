@@ -67,19 +67,12 @@ def _metric(run: WorkloadRecord, metric: str, most: int) -> Iterator[Chart]:
     """Yield a metric against time, and against the bytes that all nodes had sent until then."""
     rows = run.metrics[run.metrics["metric"] == metric]
     sent = run.series(metric)["sent_bytes"].to_numpy(np.float64) / MEGABYTE
-    for x, name, title in (
-        (rows["time_seconds"].to_numpy(np.float64), "time", TIME),
-        (sent, "sent", SENT),
+    for x, name, what, title in (
+        (rows["time_seconds"].to_numpy(np.float64), "time", "time", TIME),
+        (sent, "sent", "bytes sent", SENT),
     ):
-        points = rows[["node", "value"]].assign(x=x)
-        what = "time" if name == "time" else "bytes sent"
-        yield Chart(
-            f"{metric}-{name}",
-            f"{metric} against {what}",
-            title,
-            metric,
-            _by_node(run, points, most),
-        )
+        series = _by_node(run, rows[["node", "value"]].assign(x=x), most)
+        yield Chart(f"{metric}-{name}", f"{metric} against {what}", title, metric, series)
 
 
 def _bytes(run: WorkloadRecord) -> Chart:

@@ -72,6 +72,11 @@ class FoundRun:
         """Whether only the file of kept numbers exists."""
         return self.path.name.endswith(ENDING)
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether its numbers are complete, valid or not."""
+        return self.condition in ("valid", "invalid")
+
 
 Found = Mapping[StudyRun, FoundRun]
 
@@ -310,9 +315,10 @@ class Results:
             self._opened[found.path] = (KeptRun.open if found.is_kept else open_run)(found.path)
         return self._opened[found.path]
 
-    def valid(self, case: Case) -> list[StudyRun]:
-        """Return the runs of a case that have ended and can be trusted."""
-        return [one for one in self.by_case[case] if self.condition(one) == "valid"]
+    def valid(self, case: Case, seeds: Collection[int] | None = None) -> list[StudyRun]:
+        """Return the runs of a case that have ended and can be trusted, by default of any seed."""
+        runs = [one for one in self.by_case[case] if self.condition(one) == "valid"]
+        return runs if seeds is None else [one for one in runs if one.seed in seeds]
 
     def condition(self, run: StudyRun) -> str:
         """Return the condition of a run; ``not run`` if it was not found."""
@@ -327,15 +333,13 @@ class Results:
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None
     ) -> list[float]:
         """Return a measure of a case's valid runs, by default with any seed, in their order."""
-        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
-        return [self.value(run, measure) for run in runs]
+        return [self.value(run, measure) for run in self.valid(case, seeds)]
 
     def ends(
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None
     ) -> list[float]:
         """Return what the runs' values are greater than if they are never reached."""
-        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
-        return [measure.censored_at(self.run(run)) for run in runs]
+        return [measure.censored_at(self.run(run)) for run in self.valid(case, seeds)]
 
     def estimate(
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None
