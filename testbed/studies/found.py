@@ -20,10 +20,9 @@ from testbed.reports.any_run import open_run
 from testbed.reports.run_measure import Measure
 from testbed.scenario import load
 from testbed.scenario.load_workload import is_workload_file, load_workload
-from testbed.scenario.own_code import COPIES
+from testbed.scenario.own_code import COPIES, names_of
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Workload
-from testbed.scenario.workload_links import own_files
 from testbed.studies.kept import (
     ENDING,
     FOLDER,
@@ -143,7 +142,7 @@ def identity_of(path: Path) -> str:
         workload = load_workload(path / "scenario.yaml")
         programs = workload.workload.values()
         names = [one for each in programs for one in each.files if one.startswith(COPIES)]
-        names += [name for _, name in own_files(workload)]
+        names += names_of(workload).values()
         copies = [path / one for one in names]
         return identity(workload, digests({file.name: file for file in copies}))
     scenario = load(path / "scenario.yaml", custom_files=path / "custom")

@@ -10,9 +10,10 @@ from testbed.plan.workload import plan_workload
 from testbed.run.prepare_workload import with_files
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_any, load_workload
+from testbed.scenario.own_code import names_of
 from testbed.scenario.traces import followings, own_copy, written_links
 from testbed.scenario.workload import Workload
-from testbed.scenario.workload_links import node_links, own_files
+from testbed.scenario.workload_links import node_links
 
 TEXT = """\
 name: moving
@@ -75,7 +76,7 @@ def test_the_nodes_of_a_link_follow_its_recording_from_places_of_their_own(
 def test_a_run_has_copies_of_the_files(workload: Workload, tmp_path: Path) -> None:
     own, copied = with_files(workload, tmp_path)
     assert {file.name for file in copied} == {"rate.csv", "delay.csv", "ups.csv"}
-    assert {name for _, name in own_files(own)} == {f"custom/{file.name}" for file in copied}
+    assert set(names_of(own).values()) == {f"custom/{file.name}" for file in copied}
     run = tmp_path / "run"
     (run / "custom").mkdir(parents=True)
     for file in copied:
