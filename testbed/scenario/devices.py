@@ -171,14 +171,14 @@ COLUMNS = (
 def rows(found: Sequence[Device]) -> Iterator[dict[str, object]]:
     """Yield a row of ``devices.csv`` for each device; None for a value that is not set."""
     for one in found:
-        pace, ways = one.pace, (one.link.up, one.link.down)
-        shapes = (value for way in ways for value in (way.rate, way.delay))
+        pace, up, down = one.pace, one.link.up, one.link.down
         values = (
             one.worker,
             one.device_class,
             None if pace is None else pace.base_seconds,
             None if pace is None else pace.sample_seconds,
-            *(None if value is None else float(value) for value in shapes),
+            *(None if value is None else float(value) for value in (up.rate, up.delay)),
+            *(None if value is None else float(value) for value in (down.rate, down.delay)),
         )
         yield dict(zip(COLUMNS, values, strict=True))
 
