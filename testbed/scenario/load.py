@@ -152,18 +152,6 @@ def load_completed(
     return scenario
 
 
-def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read the values of a scenario file with their origins, without validation.
-
-    Raises:
-        ScenarioError: the file cannot be read.
-    """
-    path = find_scenario(path)
-    document = parse_file(path)
-    root, folder = SchemaNode(Scenario), path.parent
-    return completed(document, root, locate=lambda name: folder / name, overrides=overrides)
-
-
 @contextmanager
 def with_source_lines(file: Path | str, overrides: Sequence[Override] = ()) -> Iterator[None]:
     """Add file and line to errors in this block that only have a value's path.
@@ -182,7 +170,9 @@ def with_source_lines(file: Path | str, overrides: Sequence[Override] = ()) -> I
         if all(problem.file != UNKNOWN_FILE for problem in error.problems):
             raise
         try:
-            document = read_document(Path(file), overrides)
+            path = find_scenario(Path(file))
+            given, root, folder = parse_file(path), SchemaNode(Scenario), path.parent
+            document = completed(given, root, locate=folder.joinpath, overrides=overrides)
         except ScenarioError:  # the file was deleted or changed in the meantime
             raise error from None
         raise type(error)([_with_line(one, document) for one in error.problems]) from None
