@@ -28,10 +28,9 @@ from testbed.telemetry.event_kinds import (
     LinksRead,
     RateMeasured,
     RoundTripMeasured,
-    StateChanged,
     TornDown,
 )
-from testbed.telemetry.folder import ENDED, FORMAT
+from testbed.telemetry.folder import FORMAT
 from testbed.telemetry.ps_events import Finished, Omitted, Produced, Rejected, Restored
 
 if TYPE_CHECKING:
@@ -236,7 +235,7 @@ def _measurements(
     return Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        attended=history.attended,
         stalled=next((event.reason for event in only(events, Finished) if event.stalled), ""),
         reason=run.state.reason,
         updates=len(run.updates),

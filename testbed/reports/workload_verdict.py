@@ -32,9 +32,7 @@ from testbed.telemetry.event_kinds import (
     MetricUnread,
     RateMeasured,
     RoundTripMeasured,
-    StateChanged,
 )
-from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
     from testbed.scenario.workload_metrics import Metric
@@ -49,7 +47,7 @@ def judge_workload(
     measured = Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        attended=history.attended,
         reason=run.state.reason,
         lost=history.lost(),
         removed=history.removed,

@@ -130,13 +130,15 @@ def followings(scenario: Scenario | Workload, locate: Locate) -> list[Following]
     Raises:
         OSError, InvalidLine: a file has changed since.
     """
-    is_training, found = isinstance(scenario, Scenario), list[Following]()
-    names = () if isinstance(scenario, Scenario) else scenario.node_names()
+    found = list[Following]()
+    if isinstance(scenario, Scenario):
+        names = tuple(f"w{number}" for number in range(scenario.workers.count))
+    else:
+        names = scenario.node_names()
     for one in recorded_values(scenario):
         trace = one.read(locate)
         for number in one.written.nodes:
-            node = f"w{number}" if is_training else names[number]
-            offset = offset_of(one.recording, trace, node, seed=scenario.seed)
+            offset = offset_of(one.recording, trace, names[number], seed=scenario.seed)
             found.append(Following(number, one.direction, one.what, trace, offset))
     return sorted(found, key=lambda one: one.worker)
 
