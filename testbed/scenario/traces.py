@@ -99,13 +99,13 @@ class Following:
 
 def written_links(scenario: Scenario | Workload) -> Iterator[WrittenLink]:
     """Yield the links of all classes of workers, or of all programs and their classes."""
-    if isinstance(scenario, Scenario):
-        of = scenario.workers.worker_classes()
-        for name, device in scenario.workers.classes.items():
-            nodes = tuple(number for number, own in enumerate(of) if own == name)
-            yield WrittenLink(("workers", "classes", name, "link"), device.link, nodes)
-        return
     first = 0
+    if isinstance(scenario, Scenario):
+        for name, count in scenario.workers.class_counts().items():
+            link, nodes = scenario.workers.classes[name].link, tuple(range(first, first + count))
+            yield WrittenLink(("workers", "classes", name, "link"), link, nodes)
+            first += count
+        return
     for name, program in scenario.workload.items():
         own = ("workload", name)
         classes = list(enumerate(program.node_classes(name), first))
