@@ -19,7 +19,9 @@ import gallery
 import reference
 
 from testbed.cli import cli
-from testbed.scenario.json_schema import training_schema, workload_schema
+from testbed.scenario.flower import WorkloadFile
+from testbed.scenario.json_schema import file_schema
+from testbed.scenario.schema import Scenario
 from testbed.studies.document import study_schema
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +32,8 @@ PLACES = {"README.md": "index.md", CONTENTS: "contents.md"}
 GENERATED: dict[str, Callable[[], str]] = {
     "commands.md": lambda: reference.commands_page(cli),
     "python.md": reference.python_page,
-    "scenario.md": lambda: reference.scenario_page(training_schema()),
-    "workload.md": lambda: reference.workload_page(workload_schema()),
+    "scenario.md": lambda: reference.scenario_page(file_schema(Scenario)),
+    "workload.md": lambda: reference.workload_page(file_schema(WorkloadFile)),
     "study.md": lambda: reference.study_page(study_schema()),
 }
 """The pages of the reference, by their names."""

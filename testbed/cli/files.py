@@ -144,6 +144,10 @@ def _own_files(example: Path) -> Iterator[tuple[Path, Path]]:
     yield from ((Path(own.name), own) for own in copied)
 
 
+Checked = tuple[dict[str, Any], str, int]
+"""The result for a file: as data, in words, and as an exit code."""
+
+
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @settings_option
@@ -155,13 +159,12 @@ def validate(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -
     """
     changes = overrides(settings)
     checked = [_check(file, changes) for file in files]
-    results = [result for result, _ in checked]
     if as_json:
-        print_json(results)
+        print_json([data for data, _, _ in checked])
     else:
-        for result in results:
-            _show(result)
-    return min({code for _, code in checked} - {0}, default=0)
+        for _, told, code in checked:
+            click.echo(told, err=code != 0)
+    return min({code for _, _, code in checked} - {0}, default=0)
 
 
 @click.command("schema")
@@ -182,8 +185,7 @@ def schema(kind: str) -> None:
     click.echo(json_schema_text(), nl=False)
 
 
-def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]:
-    """Return the result for a file, and its exit code."""
+def _check(file: str, changes: Sequence[Override]) -> Checked:
     from testbed.scenario.load import with_source_lines
     from testbed.scenario.load_workload import load_any
     from testbed.scenario.source import display_name, find_scenario
@@ -199,22 +201,30 @@ def _check(file: str, changes: Sequence[Override]) -> tuple[dict[str, Any], int]
             study = load_study(file)
             pairs = [(run.scenario, run.beside) for run in study.runs]
             _try_models([(one, where) for one, where in pairs if not isinstance(one, Workload)])
-            numbers = {"cases": len(study.cases), "runs": len(study.runs)}
-            return {"file": shown, "ok": True, "name": study.name, **numbers}, 0
+            cases, runs = len(study.cases), len(study.runs)
+            told = f"a study of {cases:,} cases, {runs:,} runs"
+            return _valid(shown, study.name, told, cases=cases, runs=runs)
         scenario = load_any(file, overrides=changes)
         if isinstance(scenario, Workload):
-            sizes = {"programs": len(scenario.workload), "nodes": len(scenario.node_names())}
-            return {"file": shown, "ok": True, "name": scenario.name, **sizes}, 0
+            programs, nodes = len(scenario.workload), len(scenario.node_names())
+            told = f"a workload of {programs} programs in {nodes:,} nodes"
+            return _valid(shown, scenario.name, told, programs=programs, nodes=nodes)
         with with_source_lines(file, changes):
             _try_models([(scenario, find_scenario(Path(file)).parent)])
     except (ScenarioError, UserCodeError) as error:
         own = [Problem(shown, 0, "", "", "", str(error))]
         found = error.problems if isinstance(error, ScenarioError) else own
         problems = [{**asdict(problem), "message": str(problem)} for problem in found]
-        return {"file": shown, "ok": False, "problems": problems}, error.exit_code
+        told = "\n".join(map(str, found))
+        return {"file": shown, "ok": False, "problems": problems}, told, error.exit_code
     workers, updates = scenario.workers.count, scenario.stop.updates
-    counts = {"workers": workers, "updates": updates}
-    return {"file": shown, "ok": True, "name": scenario.name, **counts}, 0
+    length = "no limit on updates" if updates is None else f"{updates} updates"
+    told = f"{workers} workers, {length}"
+    return _valid(shown, scenario.name, told, workers=workers, updates=updates)
+
+
+def _valid(file: str, name: str, told: str, **numbers: int | None) -> Checked:
+    return {"file": file, "ok": True, "name": name, **numbers}, f"ok  {file}: {name}, {told}", 0
 
 
 def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
@@ -233,21 +243,3 @@ def _try_models(scenarios: Sequence[tuple[Scenario, Path]]) -> None:
             tried.add(known)
             tokens = shape[0][0] if scenario.dataset.targets == "tokens" else 0
             try_model(scenario, model, beside, shape, tokens=tokens)
-
-
-def _show(result: dict[str, Any]) -> None:
-    if not result["ok"]:
-        for problem in result["problems"]:
-            click.echo(problem["message"], err=True)
-        return
-    if "runs" in result:
-        counts = f"a study of {result['cases']:,} cases, {result['runs']:,} runs"
-        click.echo(f"ok  {result['file']}: {result['name']}, {counts}")
-        return
-    if "nodes" in result:
-        sizes = f"a workload of {result['programs']} programs in {result['nodes']:,} nodes"
-        click.echo(f"ok  {result['file']}: {result['name']}, {sizes}")
-        return
-    updates = result["updates"]
-    length = "no limit on updates" if updates is None else f"{updates} updates"
-    click.echo(f"ok  {result['file']}: {result['name']}, {result['workers']} workers, {length}")

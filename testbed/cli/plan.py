@@ -146,11 +146,10 @@ def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
     if refused:
         yield f"gpu     `testbed up` will refuse this: {refused}"
     for gpu, nodes in holders(made):
-        shares = [f"{node.name} {min(node.gpus, 1):g}" for node in nodes[:MOST_ITEMS]]
-        more = [f"and {len(nodes) - MOST_ITEMS} more: --json"] if len(nodes) > MOST_ITEMS else []
+        shares = _first([f"{node.name} {min(node.gpus, 1):g}" for node in nodes])
         contexts = f"CUDA contexts take up to {_mb(len(nodes) * CONTEXT_BYTES)}"
         device = f"GPU {gpu.index} ({gpu.name}, {_mb(gpu.memory)})"
-        yield f"gpu     {device}: {', '.join(shares + more)}; {contexts}"
+        yield f"gpu     {device}: {', '.join(shares)}; {contexts}"
 
 
 def _show_workload(
@@ -164,14 +163,17 @@ def _show_workload(
     requests = _requests(workload, made)
     present = presence(workload, made, beside)
     if as_json:
-        told = {"run": made.run, "network": _network_as_data(made.network)}
-        nodes = [_node_as_data(node) for node in made.nodes]
-        shown = [asdict(request) for request in requests]
-        made_by = workload.runtime.name
-        availability = {"availability": present} if present else {}
-        lacking = {"refused": refused} if refused else {}
-        about = {"nodes": nodes, **availability, "runtime": made_by, "requests": shown}
-        print_json({**told, **about, **lacking})
+        print_json(
+            {
+                "run": made.run,
+                "network": _network_as_data(made.network),
+                "nodes": [_node_as_data(node) for node in made.nodes],
+                **({"availability": present} if present else {}),
+                "runtime": workload.runtime.name,
+                "requests": [asdict(request) for request in requests],
+                **({"refused": refused} if refused else {}),
+            }
+        )
         return
     _print_nodes(made)
     print_presence(present)
@@ -249,14 +251,15 @@ def _requests(scenario: Scenario | Workload, made: Plan) -> tuple[Request, ...]:
 def _node_as_data(node: NodeSpec) -> dict[str, Any]:
     data = {**asdict(node), "memory_bytes": node.memory}
     del data["memory"]
-    return {**data, "link": None if node.link is None else _link_as_data(node.link)}
+    if (link := node.link) is not None:
+        own = {"address": link.address, "mac": link.mac, "switch": link.switch}
+        data["link"] = {**own, **_link_as_data(link)}
+    return data
 
 
 def _network_as_data(network: NetworkSpec) -> dict[str, Any]:
     trunks = [{"name": t.name, "between": t.ends, **_link_as_data(t.link)} for t in network.trunks]
-    of_nodes = ("address", "mac", "switch")
-    shown = [{key: one[key] for key in one if key not in of_nodes} for one in trunks]
-    return {**asdict(network), "trunks": shown}
+    return {**asdict(network), "trunks": trunks}
 
 
 def _link_as_data(link: LinkSpec) -> dict[str, Any]:
@@ -277,8 +280,7 @@ def _link_as_data(link: LinkSpec) -> dict[str, Any]:
             "queue_seconds": shape.queue,
             "qdisc": describe(qdisc),
         }
-    places = {"address": link.address, "mac": link.mac, "switch": link.switch}
-    return {**places, "seed": link.seed, "mtu": link.mtu or DEFAULT_MTU, **directions}
+    return {"seed": link.seed, "mtu": link.mtu or DEFAULT_MTU, **directions}
 
 
 def _print(plan: Plan, needs: Budget, host: Capacity) -> None:
@@ -345,14 +347,16 @@ def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for key, inner in value.items():
             yield from _flat(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list | tuple) and value and isinstance(value[0], Mapping):
-        items = [
-            json.dumps({key: inner for key, inner in item.items() if inner != ""})
-            for item in value[:MOST_ITEMS]
-        ]
-        more = [f"and {len(value) - MOST_ITEMS} more: --json"] if len(value) > MOST_ITEMS else []
-        yield path, "\n".join(items + more)
+        filled = ({key: inner for key, inner in item.items() if inner != ""} for item in value)
+        yield path, "\n".join(_first(list(map(json.dumps, filled))))
     elif value not in (None, "", [], ()):
         yield path, value if isinstance(value, str) else json.dumps(value)
+
+
+def _first(items: list[str]) -> list[str]:
+    """Return the first items, and how many others there are."""
+    others = len(items) - MOST_ITEMS
+    return [*items[:MOST_ITEMS], f"and {others} more: --json"] if others > 0 else items
 
 
 def _groups(plan: Plan) -> list[list[NodeSpec]]:
@@ -386,11 +390,9 @@ def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
     unlimited = f"{needs.unlimited_nodes} nodes without a limit"
     yield f"cpu     {limits}{unlimited}; the host has {host.cpus}"
     pace = needs.updates_per_second
-    most = (
-        "as many updates as the host can compute"
-        if pace is None
-        else f"at most {pace:.1f} updates/s"
-    )
+    most = "as many updates as the host can compute"
+    if pace is not None:
+        most = f"at most {pace:.1f} updates/s"
     yield f"pace    {most} (real time)"
 
 

@@ -38,10 +38,7 @@ def print_devices(scenario: Scenario) -> None:
         step = "" if one.pace is None else f"{one.pace.mean(batch):.4g} s"
         shapes = describe(one.link.up), describe(one.link.down)
         table.add_row(f"w{one.worker}", one.device_class, step, *shapes)
-    console = Console()
-    console.print(table)
-    if len(found) > MOST_DEVICES:
-        console.print(f"and {len(found) - MOST_DEVICES:,} more devices: --json", highlight=False)
+    _print(table, len(found))
 
 
 def presence(workload: Workload, made: Plan, beside: Path) -> list[dict[str, Any]]:
@@ -74,7 +71,12 @@ def print_presence(present: Sequence[Mapping[str, Any]]) -> None:
         changes = ", ".join(f"{at:.1f} s" for at in one["first_changes_seconds"])
         start = "present" if one["present_at_start"] else "absent"
         table.add_row(one["node"], start, changes or "none", one["when_absent"])
+    _print(table, len(present))
+
+
+def _print(table: Table, count: int) -> None:
+    """Print a table of the first devices, and how many others there are."""
     console = Console()
     console.print(table)
-    if len(present) > MOST_DEVICES:
-        console.print(f"and {len(present) - MOST_DEVICES:,} more devices: --json", highlight=False)
+    if count > MOST_DEVICES:
+        console.print(f"and {count - MOST_DEVICES:,} more devices: --json", highlight=False)

@@ -134,10 +134,7 @@ class OwnTransform:
             UserFileError: the file failed.
         """
         own = replace(code, name=name)
-        function = own.load("a function (images, rng) that returns images")
-        if not callable(function):
-            raise own.error(f"{name}, a {type(function).__name__}", "a function (images, rng)")
-        return cls(function, own)
+        return cls(own.load("a function (images, rng) that returns images"), own)
 
     def __call__(self, images: NDArray[Any], rng: np.random.Generator | None) -> Images:
         """Make a batch ready; the function gets a copy that it may change.
@@ -190,9 +187,9 @@ def _unready(ready: object, shape: tuple[int, ...]) -> str:
     return ""
 
 
-def _read(make: object, code: UserCode, options: Mapping[str, Any], *, raw: bool) -> Prepared:
-    if not callable(make):
-        raise code.error(f"{code.name}, a {type(make).__name__}", "a class or a function")
+def _read(
+    make: Callable[..., object], code: UserCode, options: Mapping[str, Any], *, raw: bool
+) -> Prepared:
     keywords = ", ".join(f"{name}={value!r}" for name, value in options.items())
     doing = f"{code.name}({keywords})"
     made = code.call(lambda: make(**options), doing=doing, expected=CONTRACT)

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
@@ -122,12 +122,12 @@ def thin(values: Numbers, most: int = MOST_POINTS) -> NDArray[np.intp]:
     return np.unique(np.array(kept, np.intp))
 
 
-def curve(name: str, x: NDArray[Any], y: NDArray[Any], *, kind: Kind = "line", most: int) -> Series:
+def curve(name: str, x: ArrayLike, y: ArrayLike, *, kind: Kind = "line", most: int) -> Series:
     """Return a series of the finite points, thinned to ``most``."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    kept = thin(y, most)
-    return Series(name, tuple(x[kept].tolist()), tuple(y[kept].tolist()), len(x), kind)
+    points = np.stack([np.asarray(one, np.float64) for one in (x, y)])
+    points = points[:, np.isfinite(points).all(axis=0)]
+    kept = points[:, thin(points[1], most)].tolist()
+    return Series(name, tuple(kept[0]), tuple(kept[1]), points.shape[1], kind)
 
 
 def most_points(curves: int) -> int:
@@ -187,13 +187,12 @@ def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: 
     series = []
     for run in runs:
         during = run.evaluations[~run.evaluations["final"]]
-        x = during[against].to_numpy(np.float64) / x_scale
+        x = during[against] / x_scale
         found = values(during, column)
-        y = found.to_numpy(np.float64) * y_scale
         alone = len(runs) == 1
-        series.append(curve("one evaluation" if alone else run.name, x, y, most=most))
-        if alone and len(y) >= WINDOW:
-            smooth = moving_average(found).to_numpy(np.float64) * y_scale
+        series.append(curve("one evaluation" if alone else run.name, x, found * y_scale, most=most))
+        if alone and len(found) >= WINDOW:
+            smooth = moving_average(found) * y_scale
             series.append(curve(f"mean of the last {WINDOW}", x, smooth, most=most))
     what, where = (one.partition(" (")[0].partition(" at ")[0] for one in (y_title, x_title))
     return Chart(name, f"{what.capitalize()} against {where}", x_title, y_title, tuple(series))
@@ -201,13 +200,7 @@ def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: 
 
 def _staleness(runs: Sequence[Run], most: int) -> Chart:
     series = [
-        curve(
-            name,
-            updates["time_seconds"].to_numpy(np.float64),
-            updates["staleness"].to_numpy(np.float64),
-            kind="points",
-            most=most,
-        )
+        curve(name, updates["time_seconds"], updates["staleness"], kind="points", most=most)
         for name, updates in _groups(runs)
     ]
     title, x_title = "Staleness of every update", AXES["time_seconds"][1]
@@ -258,8 +251,8 @@ def _bytes(runs: Sequence[Run], most: int) -> Chart:
         title, series = ", on the wire", _readings(runs, {"wire_rx_bytes": ""}, 1 / MEGABYTE, most)
     else:
         updates, columns = runs[0].updates, {"tcp_received_bytes": "tcp", "wire_rx_bytes": "wire"}
-        total = updates["payload_up_bytes"].to_numpy(np.float64).cumsum() / MEGABYTE
-        payload = curve("payload", updates["time_seconds"].to_numpy(np.float64), total, most=most)
+        total = updates["payload_up_bytes"].cumsum() / MEGABYTE
+        payload = curve("payload", updates["time_seconds"], total, most=most)
         title, series = "", (payload, *_readings(runs, columns, 1 / MEGABYTE, most))
     title = f"Bytes into the parameter server{title}"
     return Chart("bytes", title, AXES["time_seconds"][1], "received (MB)", series)
@@ -283,10 +276,9 @@ def _readings(
     series = []
     for run in runs:
         rows = run.traffic[run.traffic["time_seconds"].notna()]
-        time = rows["time_seconds"].to_numpy(np.float64)
         for column, name in columns.items():
             y = rows[column].astype("Float64").to_numpy(np.float64, na_value=np.nan) * scale
-            series.append(curve(name or run.name, time, y, most=most))
+            series.append(curve(name or run.name, rows["time_seconds"], y, most=most))
     return tuple(series)
 
 

@@ -14,7 +14,7 @@ from testbed.reports import measures
 from testbed.reports.by_hand import interventions
 from testbed.reports.history import RunHistory, late_faults, planned_gaps, undisturbed
 from testbed.reports.hosts import busy_shares, describe_hosts, drifts
-from testbed.reports.measurements import Flow, Measurements, followed, sent_beyond_pushes
+from testbed.reports.measurements import Flow, Measurements, followed, left_out, sent_beyond_pushes
 from testbed.reports.reception import received
 from testbed.reports.record import RunRecord, metric_columns
 from testbed.reports.streams import lag, streams
@@ -28,10 +28,9 @@ from testbed.telemetry.event_kinds import (
     LinksRead,
     RateMeasured,
     RoundTripMeasured,
-    StateChanged,
     TornDown,
 )
-from testbed.telemetry.folder import ENDED, FORMAT
+from testbed.telemetry.folder import FORMAT
 from testbed.telemetry.ps_events import Finished, Omitted, Produced, Rejected, Restored
 
 if TYPE_CHECKING:
@@ -230,15 +229,13 @@ def _measurements(
     """Return the input of the verdict; ``going``: the updates of workers not delayed by faults."""
     reading = measures.last_reading(run.traffic)
     links = only(events, LinksRead)
-    left_out = [*run.environment.get("left_out", ())]
-    left_out += [what for event in links for what in event.left_out]
     looked = measures.largest_gap_seconds(events) is not None
     late = measures.late_steps(going, run.scenario)
     planned = planned_gaps(history.faults, run.scenario.time_scale)
     return Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        attended=history.attended,
         stalled=next((event.reason for event in only(events, Finished) if event.stalled), ""),
         reason=run.state.reason,
         updates=len(run.updates),
@@ -268,7 +265,7 @@ def _measurements(
         received=received(run, events, history.faults),
         links=followed(run.links, events),
         rejected=measures.rejected_pushes(events),
-        left_out=list(dict.fromkeys(left_out)),
+        left_out=left_out(run.environment, links),
         ingress=measures.flow(run.updates, reading, side="in"),
         egress=measures.flow(run.updates, reading, side="out"),
         sent_beyond=sent_beyond_pushes(run.updates, events),

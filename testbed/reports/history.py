@@ -60,6 +60,7 @@ class RunHistory:
 
     Attributes:
         over: whether the training or the run has ended.
+        attended: whether the run's controller has seen its end.
         faults: all faults of nodes, in order.
         struck: number of nodes per kind of fault; a node with two faults of a kind counts twice.
         active: faults not undone, by kind and node, with their index in ``faults``.
@@ -68,7 +69,7 @@ class RunHistory:
     """
 
     def __init__(self) -> None:
-        self.over = False
+        self.over = self.attended = False
         self.faults: list[FaultSpan] = []
         self.active: dict[tuple[str, str], int] = {}
         self.struck = Counter[str]()
@@ -106,7 +107,7 @@ class RunHistory:
             case Finished():
                 self.over = True
             case StateChanged(state) if state in ENDED:
-                self.over = True
+                self.over = self.attended = True
             case Resumed():
                 self.over = False
             case Exited(host_lost=True, planned=False):  # noticed late, perhaps after the end

@@ -57,5 +57,14 @@ def skipped_settings(settings: Iterable[str]) -> Iterator[str]:
         )
 
 
+def unchecked_links(rates: Iterable[RateMeasured], *, read_back: bool) -> Iterator[str]:
+    """Yield what is not known of the links; ``read_back`` from the kernel: their qdiscs."""
+    if not read_back:
+        yield "the links' qdiscs"
+    for rate in rates:
+        if rate.measured_bits_per_second is None:
+            yield f"the rate of {rate.link}, because the host cannot send that fast"
+
+
 def _bits(rate: float) -> str:
     return f"{rate / 1e6:.3g} mbit/s"

@@ -6,7 +6,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, TextIO
 
@@ -64,57 +64,51 @@ class Progress:
     """Accumulates reports of the parameter server into a Status."""
 
     stop: Stop | None = None  # when the run ends; None for a workload
-    _updates: int = 0
-    _ingress: int = 0
-    _joined: int = 0
-    _left: int = 0
-    _metric: str = ACCURACY
-    _accuracy: float | None = None
-    _loss: float | None = None
+    _counted: Status = Status()  # without what depends on the time
     _recent: deque[tuple[float, int, float]] = field(default_factory=deque)  # time, updates, sum
     _emulated: deque[tuple[float, float]] = field(default_factory=lambda: deque([(0.0, 0.0)]))
     _passed: float = 0.0  # emulated seconds at the last call
 
     def add_updates(self, rows: Rows, elapsed: float) -> None:
         """Add rows of the update record, received ``elapsed`` real seconds after the start."""
-        self._updates += len(rows)
-        self._ingress += int(rows["payload_up_bytes"].sum())
+        updates, ingress = len(rows), int(rows["payload_up_bytes"].sum())
+        self._count(
+            updates=self._counted.updates + updates,
+            ingress_bytes=self._counted.ingress_bytes + ingress,
+        )
         self._recent.append((elapsed, len(rows), float(np.sum(rows["staleness"]))))
         _forget(self._recent, elapsed)
 
     def go_back(self, updates: int) -> None:
         """Reset the number of updates after a restart, which lost the later updates."""
-        self._updates = updates
+        self._count(updates=updates)
 
     def add_evaluation(self, metrics: Mapping[str, float | None], loss: float | None) -> None:
         """Store the result of an evaluation."""
-        self._metric, self._accuracy = next(iter(metrics.items()), (self._metric, None))
-        self._loss = loss
+        metric, accuracy = next(iter(metrics.items()), (self._counted.metric, None))
+        self._count(metric=metric, accuracy=accuracy, loss=loss)
 
     def add_recorded(self, workers: int, *, join: bool) -> None:
         """Add workers that joined or left according to a recording of their availability."""
         if join:
-            self._joined += workers
+            self._count(joined=self._counted.joined + workers)
         else:
-            self._left += workers
+            self._count(left=self._counted.left + workers)
+
+    def _count(self, **fields: Any) -> None:
+        self._counted = replace(self._counted, **fields)
 
     def status(self, elapsed: float, *, emulated: float) -> Status:
         """Return the status at these real and emulated seconds after the start."""
-        _, *counted = self._recent or [(0.0, 0, 0.0)]
-        updates = sum(count for _, count, _ in counted)
+        _, *recent = self._recent or [(0.0, 0, 0.0)]
+        updates = sum(count for _, count, _ in recent)
         rate = _per_second([(at, count) for at, count, _ in self._recent], elapsed)
-        return Status(
-            updates=self._updates,
+        return replace(
+            self._counted,
             updates_per_second=rate,
-            metric=self._metric,
-            accuracy=self._accuracy,
-            loss=self._loss,
-            ingress_bytes=self._ingress,
-            staleness=sum(total for _, _, total in counted) / max(1, updates),
+            staleness=sum(total for _, _, total in recent) / max(1, updates),
             eta_seconds=self._seconds_left(elapsed, emulated, rate),
-            done_ratio=self.stop.progress(self._updates, emulated) if self.stop else None,
-            joined=self._joined,
-            left=self._left,
+            done_ratio=self.stop.progress(self._counted.updates, emulated) if self.stop else None,
         )
 
     def _seconds_left(self, elapsed: float, emulated: float, rate: float) -> float | None:
@@ -123,7 +117,8 @@ class Progress:
         pace = self._emulated_pace(elapsed, emulated)
         if elapsed < REAL_WINDOW_SECONDS and emulated < LEAST_SHARE * (self.stop.time or 0.0):
             pace = 0.0
-        return self.stop.seconds_left(self._updates, emulated, updates_per_second=rate, pace=pace)
+        updates = self._counted.updates
+        return self.stop.seconds_left(updates, emulated, updates_per_second=rate, pace=pace)
 
     def _emulated_pace(self, elapsed: float, emulated: float) -> float:
         """Return emulated seconds per real second, over the last calls."""

@@ -22,7 +22,6 @@ class WorkloadDisplay(LiveDisplay):
 
     nodes: Sequence[str] = ()
     _running: dict[str, None] = field(default_factory=dict)
-    _ended: int = 0
 
     def event(self, entry: Entry) -> None:
         super().event(entry)
@@ -31,7 +30,6 @@ class WorkloadDisplay(LiveDisplay):
                 self._running[node] = None
             case Exited(node):
                 self._running.pop(node, None)
-                self._ended += 1
             case WorkloadEnded(reason):
                 self.phase(reason)
 

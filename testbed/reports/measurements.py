@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from testbed.telemetry.entry import Entry, only
-from testbed.telemetry.event_kinds import LinkChanged, LinksCarried, RateMeasured, RoundTripMeasured
+from testbed.telemetry.event_kinds import (
+    LinkChanged,
+    LinksCarried,
+    LinksRead,
+    RateMeasured,
+    RoundTripMeasured,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -136,6 +142,12 @@ def _rates(links: pd.DataFrame) -> LinkRates | None:
         return None
     asked, delivered = links["asked_bits_per_second"], links["delivered_bits_per_second"]
     return LinkRates(float(asked.mean()), float(delivered.mean()))
+
+
+def left_out(environment: Mapping[str, Any], links: Sequence[LinksRead]) -> list[str]:
+    """Return the settings of links that the kernel does not support, each once."""
+    found = (what for event in links for what in event.left_out)
+    return list(dict.fromkeys((*environment.get("left_out", ()), *found)))
 
 
 OF_PUSHES = 1.1

@@ -279,8 +279,7 @@ def links_section(
 
 
 def _shape(direction: Direction) -> str:
-    fields = direction.model_dump(mode="json", exclude_none=True)
-    return ", ".join(f"{name} {value}" for name, value in fields.items()) or UNSHAPED
+    return _words(direction.model_dump(mode="json")) or UNSHAPED
 
 
 def _measured(events: Sequence[Entry]) -> Iterator[list[str]]:

@@ -37,12 +37,11 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
     images = scenario.dataset.images
     each = None if images is None else scenario.dataset.pixel_bytes * prod(images[0])
     produced, buffered = (int(last[f"stream_{one}"].sum()) for one in ("produced", "buffered"))
-    fullest = int(updates["stream_buffered"].max()) if len(updates) else None
     injected = updates["injected"]
     return {
         **{f"{name}_samples": int(last[f"stream_{name}"].sum()) for name in COUNTS},
         "buffered_bytes": None if each is None else each * buffered,
-        "buffered_samples_max": fullest,
+        "buffered_samples_max": int(updates["stream_buffered"].max()),
         "rate_mean": number(last["stream_rate"].mean()),
         "rate_deviation": number(last["stream_rate"].std(ddof=0)),
         "wait_seconds_mean": number(updates["stream_wait_seconds"].mean()),

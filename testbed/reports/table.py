@@ -70,7 +70,7 @@ STATISTICS = {
 
 def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the rows of a summary by topic, without the verdict."""
-    updates, accuracy, age = summary["updates"], summary["accuracy"], summary["staleness"]
+    updates, age = summary["updates"], summary["staleness"]
     for one in summary.get("substitutes", ()):
         yield "SUBSTITUTE", one
     yield "ended", describe_ending(summary)
@@ -82,11 +82,7 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if "encoding" in summary:
         yield "a push", _encoding(summary["encoding"])
     yield "by class", listed([f"{name} {count:,}" for name, count in updates["by_class"].items()])
-    count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
-    if accuracy["best"] is not None or not count:
-        yield "accuracy", _accuracy(accuracy, evaluations=count, missed=missed)
-    else:  # a regression model
-        yield "loss", _loss(summary["loss"], evaluations=count, missed=missed)
+    yield _evaluated(summary)
     yield from _metrics(summary.get("metrics", {}))
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
@@ -126,21 +122,18 @@ def _metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "more metrics", f"{len(names) - MOST_NAMED} in evaluations.csv"
 
 
-def _accuracy(accuracy: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
-    """Describe accuracies; the mean of ten evaluations only if that many took place."""
+def _evaluated(summary: Mapping[str, Any]) -> tuple[str, str]:
+    """Describe accuracies, or losses; the mean of ten evaluations only if that many took place."""
+    accuracy, loss = summary["accuracy"], summary["loss"]
+    count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
+    evaluations = f"({count} evaluations, {missed} missed)" if missed else f"({count} evaluations)"
+    if accuracy["best"] is None and count:  # a regression model
+        parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
+        return "loss", f"{', '.join(parts)} {evaluations}"
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
     if accuracy["best_moving_average"] is not None:
         parts.append(f"best mean of ten {accuracy['best_moving_average']:.4f}")
-    return f"{', '.join(parts)} ({_evaluations(evaluations, missed)})"
-
-
-def _loss(loss: Mapping[str, Any], *, evaluations: int, missed: int) -> str:
-    parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
-    return f"{', '.join(parts)} ({_evaluations(evaluations, missed)})"
-
-
-def _evaluations(count: int, missed: int) -> str:
-    return f"{count} evaluations, {missed} missed" if missed else f"{count} evaluations"
+    return "accuracy", f"{', '.join(parts)} {evaluations}"
 
 
 def _encoding(encoding: Mapping[str, Any]) -> str:

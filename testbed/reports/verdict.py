@@ -16,6 +16,7 @@ from testbed.reports.by_hand import describe_interventions
 from testbed.reports.link_rules import (
     STANDARD_ERRORS,
     skipped_settings,
+    unchecked_links,
     wrong_rates,
     wrong_round_trips,
 )
@@ -361,11 +362,7 @@ def _reconciliation(flow: Flow, sent_beyond: Mapping[str, int]) -> Iterator[str]
 def _unchecked(measured: Measurements) -> Iterator[str]:
     if measured.paced and measured.busy_share_ratio is None:
         yield "the load of the host"
-    if measured.differences is None:
-        yield "the links' qdiscs"
-    for rate in measured.rates:
-        if rate.measured_bits_per_second is None:
-            yield f"the rate of {rate.link}, because the host cannot send that fast"
+    yield from unchecked_links(measured.rates, read_back=measured.differences is not None)
     if measured.ingress.tcp_bytes is None:
         yield "the PS's traffic"
     if measured.gaps is None:

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from testbed.reports.charts import (
     MEGABYTE,
     MOST_METRICS,
@@ -66,27 +64,19 @@ def classes_of_nodes(run: WorkloadRecord) -> dict[str, str]:
 def _metric(run: WorkloadRecord, metric: str, most: int) -> Iterator[Chart]:
     """Yield a metric against time, and against the bytes that all nodes had sent until then."""
     rows = run.metrics[run.metrics["metric"] == metric]
-    sent = run.series(metric)["sent_bytes"].to_numpy(np.float64) / MEGABYTE
-    for x, name, title in (
-        (rows["time_seconds"].to_numpy(np.float64), "time", TIME),
-        (sent, "sent", SENT),
+    sent = run.series(metric)["sent_bytes"].to_numpy() / MEGABYTE
+    for x, name, what, title in (
+        (rows["time_seconds"], "time", "time", TIME),
+        (sent, "sent", "bytes sent", SENT),
     ):
-        points = rows[["node", "value"]].assign(x=x)
-        what = "time" if name == "time" else "bytes sent"
-        yield Chart(
-            f"{metric}-{name}",
-            f"{metric} against {what}",
-            title,
-            metric,
-            _by_node(run, points, most),
-        )
+        series = _by_node(run, rows[["node", "value"]].assign(x=x), most)
+        yield Chart(f"{metric}-{name}", f"{metric} against {what}", title, metric, series)
 
 
 def _bytes(run: WorkloadRecord) -> Chart:
     totals = run.nodes.groupby("time_seconds")[[*WAYS]].sum()
-    times = totals.index.to_numpy(np.float64)
     series = [
-        curve(way, times, totals[column].to_numpy(np.float64) / MEGABYTE, most=MOST_POINTS)
+        curve(way, totals.index, totals[column] / MEGABYTE, most=MOST_POINTS)
         for column, way in WAYS.items()
     ]
     return Chart("bytes", "Bytes of all nodes", TIME, "Ethernet frames (MB)", tuple(series))
@@ -111,13 +101,7 @@ def _by_node(run: WorkloadRecord, points: pd.DataFrame, most: int) -> tuple[Seri
         classes = classes_of_nodes(run)
         whose, of = points["node"].map(classes), list(dict.fromkeys(classes[one] for one in names))
     return tuple(
-        curve(
-            name,
-            own["x"].to_numpy(np.float64),
-            own["value"].to_numpy(np.float64),
-            kind="line" if of is names else "points",
-            most=most,
-        )
+        curve(name, own["x"], own["value"], kind="line" if of is names else "points", most=most)
         for name, own in ((name, points[whose == name]) for name in of)
     )
 

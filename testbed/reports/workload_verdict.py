@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from testbed.faults import ChangedLink
 from testbed.reports.by_hand import describe_interventions, interventions
 from testbed.reports.history import RunHistory, late_faults
-from testbed.reports.link_rules import skipped_settings, wrong_rates, wrong_round_trips
-from testbed.reports.measurements import Measurements, followed
+from testbed.reports.link_rules import (
+    skipped_settings,
+    unchecked_links,
+    wrong_rates,
+    wrong_round_trips,
+)
+from testbed.reports.measurements import Measurements, followed, left_out
 from testbed.reports.verdict import (
     BUSY_LIMIT_RATIO,
     BUSY_SHARE_LIMIT_RATIO,
@@ -27,9 +32,7 @@ from testbed.telemetry.event_kinds import (
     MetricUnread,
     RateMeasured,
     RoundTripMeasured,
-    StateChanged,
 )
-from testbed.telemetry.folder import ENDED
 
 if TYPE_CHECKING:
     from testbed.scenario.workload_metrics import Metric
@@ -44,7 +47,7 @@ def judge_workload(
     measured = Measurements(
         state=run.state.state,
         alive=run.alive,
-        attended=any(event.state in ENDED for event in only(events, StateChanged)),
+        attended=history.attended,
         reason=run.state.reason,
         lost=history.lost(),
         removed=history.removed,
@@ -58,7 +61,7 @@ def judge_workload(
         *(f"A link in the kernel differs from the plan: {one}." for one in differences),
         *wrong_rates(rates, fix=_fix_rate),
         *wrong_round_trips(only(events, RoundTripMeasured), fix="a longer `delay`"),
-        *skipped_settings(_left_out(run, links)),
+        *skipped_settings(left_out(run.environment, links)),
         *_late(events),
         *_drops(run),
     )
@@ -72,29 +75,15 @@ def judge_workload(
         )
     warnings += _silent_metrics(run)
     warnings += _unmet_triggers(run)
-    unchecked = [] if links else ["the links' qdiscs"]
-    unchecked += [
-        f"the rate of {one.link}, because the host cannot send that fast"
-        for one in rates
-        if one.measured_bits_per_second is None
-    ]
+    unchecked = tuple(unchecked_links(rates, read_back=bool(links)))
     by_hand = describe_interventions(interventions(events))
-    return Verdict(not reasons, reasons, tuple(unchecked), (*warnings, *by_hand))
+    return Verdict(not reasons, reasons, unchecked, (*warnings, *by_hand))
 
 
 def _fix_rate(link: str, slow: bool) -> str:
     return (
         "If the host was too busy to measure it, run the scenario again; otherwise lower the rate."
     )
-
-
-def _left_out(run: WorkloadRecord, links: Sequence[LinksRead]) -> Iterable[str]:
-    """Return each setting of a link that the kernel does not support."""
-    found = [
-        *run.environment.get("left_out", ()),
-        *(one for link in links for one in link.left_out),
-    ]
-    return dict.fromkeys(found)
 
 
 def _drops(run: WorkloadRecord) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import floor, inf
 from typing import Any
 
@@ -98,8 +98,8 @@ def check_whole(scenario: Scenario) -> Iterator[Finding]:
     parameters = None if images is None else scenario.model.parameters(*images)
     if parameters is not None and not scenario.simulated and (unfit := model_too_large(parameters)):
         yield ("model",), unfit[0], unfit[1]
-    if not scenario.runtime.capabilities.gpus:
-        yield from _check_no_gpus(scenario)
+    gpus = {("evaluate", "gpus"): scenario.evaluate.gpus, **of_classes(scenario, "gpus")}
+    yield from check_gpus(scenario.runtime, gpus)
     yield from check_hosts(scenario)
     yield from check_deal(scenario)
     yield from check_links(scenario)
@@ -211,12 +211,13 @@ def check_image(runtime: Runtime, image: str | None, program: Keys) -> Iterator[
         yield (*program, "image"), f"{image}, with runtime {runtime.name}", expected
 
 
-def _check_no_gpus(scenario: Scenario) -> Iterator[Finding]:
-    fields = {("evaluate", "gpus"): scenario.evaluate.gpus, **of_classes(scenario, "gpus")}
-    for path in [path for path, gpus in fields.items() if gpus]:
-        able = " or ".join(names(gpus=True))
-        expected = f"0: runtime {scenario.runtime.name} does not support GPUs, {able} does"
-        yield path, f"{fields[path]:g}", expected
+def check_gpus(runtime: Runtime, numbers: Mapping[Keys, float | None]) -> Iterator[Finding]:
+    """Check that the runtime can give GPUs to nodes; ``numbers`` are those wanted, by path."""
+    for path, gpus in numbers.items():
+        if gpus and not runtime.capabilities.gpus:
+            able = " or ".join(names(gpus=True))
+            expected = f"0: runtime {runtime.name} does not support GPUs, {able} does"
+            yield path, f"{gpus:g}", expected
 
 
 def substitutes(scenario: Scenario) -> tuple[str, ...]:

@@ -5,8 +5,9 @@ With the cost of the model, a profile gives the time of a step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from testbed.errors import InvalidValue, Problem
@@ -18,6 +19,8 @@ from testbed.scenario.per_device import Table, read_column
 from testbed.scenario.profiles import DeviceProfile, is_file, known_device, read_profile
 from testbed.scenario.schema import Scenario
 from testbed.scenario.source import Locate, read_named
+from testbed.scenario.traces import AnyScenario, written_links
+from testbed.scenario.workload import Workload
 from testbed.values.fields import replaced
 from testbed.values.traces import InvalidLine
 from testbed.values.units import Duration, Quantity
@@ -93,42 +96,37 @@ def builtin_cost(scenario: Scenario) -> ModelCost | None:
 
 @dataclass(frozen=True)
 class TableField:
-    """A field of a class that a table determines.
+    """A field of a scenario that a table determines.
 
     Attributes:
-        path: its path in the class.
+        path: its path in the scenario; the table is at its key ``table``, as users write it.
         kind: what the column's values are.
-        devices: number of devices of the class.
+        devices: number of devices that need a row.
     """
 
-    device_class: str
     path: tuple[str, ...]
     table: Table
     kind: type[Quantity]
     devices: int
 
-    @property
-    def keys(self) -> Keys:
-        """Its path in the scenario, as users write it."""
-        return ("workers", "classes", self.device_class, *self.path, "table")
 
-
-def table_fields(scenario: Scenario) -> Iterator[TableField]:
+def table_fields(scenario: Scenario | Workload) -> Iterator[TableField]:
     """Yield all fields that tables determine."""
-    counts = scenario.workers.class_counts()
-    for name, member in scenario.workers.classes.items():
-        if isinstance(member.speed, TableDuration):
-            yield TableField(name, ("speed",), member.speed.table, Duration, counts[name])
-        for way in ("up", "down"):
-            for what in TRACED:
-                table = getattr(getattr(member.link, way), f"{what}_table")
-                if table is not None:
-                    yield TableField(name, ("link", way, what), table, KINDS[what], counts[name])
+    if isinstance(scenario, Scenario):
+        counts = scenario.workers.class_counts()
+        for name, member in scenario.workers.classes.items():
+            if isinstance(member.speed, TableDuration):
+                path = ("workers", "classes", name, "speed")
+                yield TableField(path, member.speed.table, Duration, counts[name])
+    for one, way, what in product(written_links(scenario), ("up", "down"), TRACED):
+        table = getattr(getattr(one.link, way), f"{what}_table")
+        if table is not None:
+            yield TableField((*one.path, way, what), table, KINDS[what], len(one.nodes))
 
 
 def with_tables(
-    scenario: Scenario, document: Document, locate: Locate | None
-) -> tuple[Scenario, list[Problem]]:
+    scenario: AnyScenario, document: Document, locate: Locate | None
+) -> tuple[AnyScenario, list[Problem]]:
     """Fill in the columns of tables; return the scenario and the problems.
 
     The columns of a run's own scenario are already filled in, and stay as they are.
@@ -137,9 +135,7 @@ def with_tables(
     for field in table_fields(scenario):
         if locate is None and field.table.values:
             continue
-        found = read_table(
-            *(field.table, field.kind, field.devices), locate, document=document, keys=field.keys
-        )
+        found = _read_table(field, locate, document)
         if isinstance(found, Problem):
             problems.append(found)
         else:
@@ -147,45 +143,26 @@ def with_tables(
     return scenario, problems
 
 
-def read_table(
-    table: Table,
-    kind: type[Quantity],
-    devices: int,
-    locate: Locate | None,
-    *,
-    document: Document,
-    keys: Keys,
+def _read_table(
+    field: TableField, locate: Locate | None, document: Document
 ) -> tuple[str, ...] | Problem:
-    """Read a table's column for some devices; return its values, or why it cannot be read.
-
-    Args:
-        table: names the file and the column.
-        kind: what its values are.
-        devices: number of devices that need a row.
-        locate: finds the file; None if there is none.
-        document: the scenario.
-        keys: the table's path in it.
-    """
+    """Read the column of a table; return its values, or why it cannot be read."""
+    table = field.table
     try:
-        return read_column(read_named(table.file, locate), table, kind, devices=devices)
+        return read_column(read_named(table.file, locate), table, field.kind, devices=field.devices)
     except InvalidLine as error:
         return Problem(table.file, error.line, "", error.found, error.expected)
     except (OSError, UnicodeDecodeError) as error:
         found = f"{table.file}: {getattr(error, 'strerror', None) or 'not a text file'}"
         expected = "a CSV file, relative to the scenario's folder"
-        return problem_at(document, (*keys, "file"), found, expected)
+        return problem_at(document, (*field.path, "table", "file"), found, expected)
 
 
-def mean_of(values: Sequence[str], kind: type[Quantity]) -> Quantity:
-    """Return the mean of a table's values."""
-    return kind(sum(map(float, map(kind.parse, values))) / len(values))
-
-
-def _filled(scenario: Scenario, field: TableField, values: tuple[str, ...]) -> Scenario:
+def _filled(scenario: AnyScenario, field: TableField, values: tuple[str, ...]) -> AnyScenario:
     """Return the scenario with a table's values, and their mean as the value of a link's field."""
     table = field.table.model_copy(update={"values": values})
-    path = ("workers", "classes", field.device_class, *field.path)
-    if field.path == ("speed",):
-        return replaced(scenario, (*path, "table"), table)
-    scenario = replaced(scenario, path, mean_of(values, field.kind))
-    return replaced(scenario, (*path[:-1], f"{path[-1]}_table"), table)
+    *above, name = field.path
+    if name == "speed":
+        return replaced(scenario, (*field.path, "table"), table)
+    mean = field.kind(sum(map(float, map(field.kind.parse, values))) / len(values))
+    return replaced(replaced(scenario, field.path, mean), (*above, f"{name}_table"), table)

@@ -12,6 +12,7 @@ import numpy as np
 from testbed import datasets
 from testbed.algorithms.base import Samples
 from testbed.datasets import Prepared
+from testbed.datasets.folders import drawn_share
 from testbed.errors import ScenarioError
 from testbed.scenario.devices import devices
 from testbed.scenario.schema import Scenario
@@ -59,10 +60,7 @@ def split(scenario: Scenario, shards: Sequence[Samples]) -> Sequence[tuple[Sampl
         if len(own) < 2:
             expected = f"at least 2 samples of each worker, for both; w{index} has {len(own)}"
             raise ScenarioError.at("dataset.held_out", f"{share:g}", expected)
-        count = min(len(own) - 1, max(1, round(share * len(own))))
-        chosen = np.zeros(len(own), bool)
-        draws = stream(scenario.seed, f"w{index}", "held_out")
-        chosen[draws.choice(len(own), count, replace=False)] = True
+        chosen = drawn_share(len(own), share, stream(scenario.seed, f"w{index}", "held_out"))
         found.append((own[~chosen], own[chosen]))
     return found
 

@@ -57,9 +57,8 @@ def devices(scenario: Scenario) -> tuple[Device, ...]:
             pace = class_pace(member.speed)
             found += [Device(first + at, name, pace, member.link) for at in range(count)]
             continue
-        rows = _Rows(scenario.seed, name)
         for place in range(count):
-            draws = _Draws(scenario.seed, f"w{first + place}", place, rows)
+            draws = _Draws(scenario.seed, f"w{first + place}", place, name)
             pace, link = draws.pace(member.speed), draws.link(member.link)
             found.append(Device(first + place, name, pace, link))
     return tuple(found)
@@ -75,7 +74,7 @@ def drawn_link(link: Link, *, node: str, seed: int, place: int, owner: str) -> L
         place: the node's place among those with this link.
         owner: name of the class or program.
     """
-    return _Draws(seed, node, place, _Rows(seed, owner)).link(link)
+    return _Draws(seed, node, place, owner).link(link)
 
 
 def differs(member: DeviceClass) -> bool:
@@ -90,25 +89,10 @@ def any_differs(scenario: Scenario) -> bool:
     return any(map(differs, scenario.workers.classes.values()))
 
 
-@dataclass(frozen=True)
-class _Rows:
-    """The rows of tables that the devices of a class have."""
-
-    seed: int
-    device_class: str
-
-    def of(self, table: Table, place: int) -> int:
-        """Return the row of the class's ``place``-th device."""
-        if table.rows == "in_order":
-            return place
-        file = PurePath(table.file).name  # a run has a copy in another folder
-        return _order(self.seed, self.device_class, file, len(table.values))[place]
-
-
 @lru_cache(maxsize=64)
-def _order(seed: int, device_class: str, file: str, count: int) -> tuple[int, ...]:
+def _order(seed: int, owner: str, file: str, count: int) -> tuple[int, ...]:
     """Return the rows of a table in the order in which a class's devices get them."""
-    draws = stream(seed, "table", file, device_class)
+    draws = stream(seed, "table", file, owner)
     return tuple(map(int, draws.permutation(count)))
 
 
@@ -119,7 +103,7 @@ class _Draws:
     seed: int
     node: str
     place: int  # its place in its class
-    rows: _Rows
+    owner: str  # the class
 
     def pace(self, speed: object) -> StepPace | None:
         """Return the device's pace."""
@@ -154,7 +138,12 @@ class _Draws:
         return shape.model_copy(update=own) if own else shape
 
     def _from(self, table: Table, kind: type[Quantity]) -> float:
-        return quantities(kind, table.values)[self.rows.of(table, self.place)]
+        """Return the device's value in a table: its row is its place, or drawn."""
+        row, values = self.place, quantities(kind, table.values)
+        if table.rows == "drawn":
+            file = PurePath(table.file).name  # a run has a copy in another folder
+            row = _order(self.seed, self.owner, file, len(values))[row]
+        return values[row]
 
 
 def device_pace(given: Any, *, draws: Generator) -> StepPace:

@@ -14,7 +14,7 @@ from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import feeders, link_spec, links_after, restarts_feeders, unshapable
 from testbed.scenario.scalars import display
 from testbed.scenario.schema import Scenario
-from testbed.scenario.traces import recorded_fields
+from testbed.scenario.traces import recorded_values
 from testbed.values.topology import LinkSpec
 
 
@@ -82,11 +82,11 @@ def check_faults(scenario: Scenario) -> Iterator[Finding]:
         expected = "faults that do not contradict one another"
         yield ("faults", place), found, expected
 
+    traced = {classes[n] for one in recorded_values(scenario) for n in one.written.nodes}
     for place, fault in enumerate(scenario.faults):
         if isinstance(fault, ChangedLink):
             path = ("faults", place)
             numbers = fault.pick_targets(classes, seed=scenario.seed, place=place)
-            traced = {one.device_class for one in recorded_fields(scenario)}
             for name in sorted(traced.intersection(classes[one] for one in numbers)):
                 found = f"a change to links of class {name}, which follow a recording"
                 expected = "links without a recording: a recording determines all their changes"

@@ -18,23 +18,22 @@ IDENTITY = "urn:edge-testbed:scenario:1"
 
 def json_schema(document: type[BaseModel] = Scenario) -> dict[str, Any]:
     """Return the schema; docstrings describe its keys."""
-    schema = _scenario() if document is Scenario else _of(document)
+    schema = _scenario() if document is Scenario else document.model_json_schema(by_alias=True)
     return {"$schema": DIALECT, **schema}
 
 
-def training_schema() -> dict[str, Any]:
-    """Return the schema of a scenario that is a training."""
-    return _of(Scenario, in_a_file=True)
-
-
-def workload_schema() -> dict[str, Any]:
-    """Return the schema of a scenario that is a workload."""
-    return _of(WorkloadFile, in_a_file=True)
+def file_schema(document: type[Scenario | WorkloadFile]) -> dict[str, Any]:
+    """Return the schema of one kind of scenario, which may extend another, and have anchors."""
+    schema = document.model_json_schema(by_alias=True)
+    _add_extends(schema)
+    ignored = {"description": "Ignored: for your YAML anchors."}
+    schema["patternProperties"] = {f"^{IGNORED_PREFIX}": ignored}
+    return schema
 
 
 def _scenario() -> dict[str, Any]:
     """Return the schema of a scenario of either kind: it is a workload if it has that key."""
-    training, workload = training_schema(), workload_schema()
+    training, workload = file_schema(Scenario), file_schema(WorkloadFile)
     title, description = training.pop("title"), training.pop("description")
     # Where they differ, those of a training require fewer keys, which another document may have.
     definitions = {**workload.pop("$defs"), **training.pop("$defs")}
@@ -43,16 +42,6 @@ def _scenario() -> dict[str, Any]:
         **{"$id": IDENTITY, "title": title, "description": description, "type": "object"},
         **{"if": {"required": ["workload"]}, **kinds, "$defs": definitions},
     }
-
-
-def _of(document: type[BaseModel], *, in_a_file: bool = False) -> dict[str, Any]:
-    """Return the schema of a document; one ``in_a_file`` may extend another, and have anchors."""
-    schema = document.model_json_schema(by_alias=True)
-    if in_a_file:
-        _add_extends(schema)
-        ignored = {"description": "Ignored: for your YAML anchors."}
-        schema["patternProperties"] = {f"^{IGNORED_PREFIX}": ignored}
-    return schema
 
 
 def json_schema_text() -> str:

@@ -8,8 +8,9 @@ from testbed.network.paths import next_trunks
 from testbed.scenario.direction import Link
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.links import link_spec, unshapable
+from testbed.scenario.traces import written_links
 from testbed.scenario.workload import Program, Workload
-from testbed.scenario.workload_links import node_links, written_links
+from testbed.scenario.workload_links import node_links
 from testbed.values.topology import CORE, DEFAULT_MTU, Trunk
 
 LINKS = "links"

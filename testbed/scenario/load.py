@@ -23,7 +23,7 @@ from testbed.scenario.problems import explain
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import Locate, find_scenario
-from testbed.scenario.traces import check_recorded_rates, with_means
+from testbed.scenario.traces import check_recorded_rates, check_unrecorded, with_means
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -56,12 +56,7 @@ def load(
     def locate(name: str) -> Path:
         return path.parent / name if custom_files is None else custom_files / Path(name).name
 
-    return load_document(
-        parse_file(path),
-        locate=locate,
-        overrides=overrides,
-        own_code=custom_files is None,
-    )
+    return _load(parse_file(path), locate, overrides, own_code=custom_files is None)
 
 
 def load_text(
@@ -70,7 +65,6 @@ def load_text(
     file: str = "scenario",
     locate: Locate | None = None,
     overrides: Sequence[Override] = (),
-    has_cuda: HasCuda | None = None,
 ) -> Scenario:
     """Load a scenario from YAML text.
 
@@ -80,38 +74,19 @@ def load_text(
         locate: returns the path of a file that the scenario refers to: a base, or one of the
             user's own; None if there are no files, and no base.
         overrides: values that replace the text's.
-        has_cuda: see ``load_document``.
 
     Raises:
         ScenarioError: holds all problems, each with its line.
     """
-    document = parse_document(text, file)
-    return load_document(document, locate=locate, overrides=overrides, has_cuda=has_cuda)
+    return _load(parse_document(text, file), locate, overrides, own_code=False)
 
 
-def load_document(
-    document: Document,
-    *,
-    locate: Locate | None = None,
-    overrides: Sequence[Override] = (),
-    own_code: bool = False,
-    has_cuda: HasCuda | None = None,
+def _load(
+    document: Document, locate: Locate | None, overrides: Sequence[Override], *, own_code: bool
 ) -> Scenario:
-    """Check a parsed scenario, also one inside another document.
-
-    Args:
-        document: the scenario.
-        locate: see ``load_text``.
-        overrides: values that replace the document's.
-        own_code: whether the user's own files, found with ``locate``, check their options.
-        has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
-
-    Raises:
-        ScenarioError: holds all problems, each with its line.
-    """
     refuse_study(document)
     done = completed(document, SchemaNode(Scenario), locate=locate, overrides=overrides)
-    return load_completed(done, locate=locate, own_code=own_code, has_cuda=has_cuda)
+    return load_completed(done, locate=locate, own_code=own_code)
 
 
 def refuse_study(document: Document) -> None:
@@ -131,12 +106,16 @@ def load_completed(
     *,
     locate: Locate | None,
     own_code: bool,
-    has_cuda: HasCuda | None,
+    has_cuda: HasCuda | None = None,
     seeds: Sequence[int] = (),
 ) -> Scenario:
-    """Check a scenario to which its bases and overrides are applied; see ``load_document``.
+    """Check a scenario to which its bases and overrides are applied.
 
     Args:
+        document: the scenario, also one inside another document.
+        locate: see ``load_text``.
+        own_code: whether the user's own files, found with ``locate``, check their options.
+        has_cuda: called before a run if a simulation uses a GPU; None to skip the check.
         seeds: seeds to check it with, instead of its own.
     """
     root, file = SchemaNode(Scenario), document.root.file
@@ -153,6 +132,7 @@ def load_completed(
     if own_code or locate is None:
         problems += [problem_at(document, *one) for one in check_profiles(document, locate)]
     if scenario is not None and (own_code or locate is None):
+        problems += [problem_at(document, *one) for one in check_unrecorded(scenario)]
         for filled in (with_tables, with_means):
             scenario, unread = filled(scenario, document, locate)
             problems += unread
@@ -170,18 +150,6 @@ def load_completed(
     if scenario is None or problems:
         raise ScenarioError(shortened(problems, hidden=len(errors[MOST_PROBLEMS:]), file=file))
     return scenario
-
-
-def read_document(path: Path, overrides: Sequence[Override] = ()) -> Document:
-    """Read the values of a scenario file with their origins, without validation.
-
-    Raises:
-        ScenarioError: the file cannot be read.
-    """
-    path = find_scenario(path)
-    document = parse_file(path)
-    root, folder = SchemaNode(Scenario), path.parent
-    return completed(document, root, locate=lambda name: folder / name, overrides=overrides)
 
 
 @contextmanager
@@ -202,7 +170,9 @@ def with_source_lines(file: Path | str, overrides: Sequence[Override] = ()) -> I
         if all(problem.file != UNKNOWN_FILE for problem in error.problems):
             raise
         try:
-            document = read_document(Path(file), overrides)
+            path = find_scenario(Path(file))
+            given, root, folder = parse_file(path), SchemaNode(Scenario), path.parent
+            document = completed(given, root, locate=folder.joinpath, overrides=overrides)
         except ScenarioError:  # the file was deleted or changed in the meantime
             raise error from None
         raise type(error)([_with_line(one, document) for one in error.problems]) from None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from testbed.errors import Problem, ScenarioError
+from testbed.scenario.costs import with_tables
 from testbed.scenario.document import Document, problem_at
 from testbed.scenario.flower_versions import check_flower_versions
 from testbed.scenario.link_checks import check_node_links
@@ -26,10 +27,10 @@ from testbed.scenario.run_file import of_run
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
 from testbed.scenario.source import Locate, find_scenario
+from testbed.scenario.traces import with_means
 from testbed.scenario.workload import Workload
 from testbed.scenario.workload_availability import check_availabilities
 from testbed.scenario.workload_checks import check_program_files, check_workload
-from testbed.scenario.workload_links import with_link_means, with_link_tables
 
 OF_A_TRAINING = tuple(name for name in Scenario.model_fields if name not in Workload.model_fields)
 """Keys of a training that a workload does not have."""
@@ -116,7 +117,7 @@ def load_workload_document(document: Document, *, locate: Locate | None) -> Work
     root = SchemaNode(Workload)
     problems = [*document.problems, *explain(errors[:MOST_PROBLEMS], document, root=root)]
     if workload is not None:
-        for filled in (with_link_tables, with_link_means):
+        for filled in (with_tables, with_means):
             workload, unread = filled(workload, document, locate)
             problems += unread
         problems += _checked(workload, document, locate)

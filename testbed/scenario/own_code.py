@@ -43,6 +43,7 @@ from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode, one_of
 from testbed.scenario.source import Locate
 from testbed.scenario.synonyms import nearest
+from testbed.scenario.workload import Workload
 from testbed.values.family import full_form
 from testbed.values.fields import replaced
 from testbed.values.user_code import OwnCode, UserCode
@@ -150,8 +151,11 @@ def _of_link(own: Keys) -> Iterator[Keys]:
         yield (*link, f"{what}_table", "file")
 
 
-def names_of(scenario: Scenario) -> dict[Keys, str]:
-    """Return the names of the user's own files, by their path in the scenario."""
+def names_of(scenario: Scenario | Workload) -> dict[Keys, str]:
+    """Return the names of the user's own files, by their path in the scenario.
+
+    Those of a workload are recordings and tables: its programs have ``files`` of any kind.
+    """
     return dict(own_names(Document(Node.of(_data(scenario)))))
 
 
@@ -164,7 +168,7 @@ def with_copies(scenario: Scenario) -> dict[str, Any]:
     return data
 
 
-def _data(scenario: Scenario) -> dict[str, Any]:
+def _data(scenario: Scenario | Workload) -> dict[str, Any]:
     return scenario.model_dump(mode="json", by_alias=True, exclude_none=True)
 
 

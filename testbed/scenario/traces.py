@@ -6,49 +6,85 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeVar
 
 from testbed.datasets.streams import Arrivals, Recorded, Traced
 from testbed.errors import Problem
 from testbed.scenario.devices import LEAST_RATE
 from testbed.scenario.direction import TRACED, Link, Recording, TracedDirection
-from testbed.scenario.document import Document, Keys, problem_at
+from testbed.scenario.document import Document, Finding, Keys, problem_at
 from testbed.scenario.links import link_spec, unshapable
 from testbed.scenario.schema import Scenario
 from testbed.scenario.source import Locate, read_named
+from testbed.scenario.workload import Workload
 from testbed.values.fields import replaced
 from testbed.values.recordings import LAYOUTS, Reading, check_plausible, guess, read_foreign
 from testbed.values.seeds import stream
 from testbed.values.traces import DELAY, FACTOR, RATE, InvalidLine, Trace, read_trace
 from testbed.values.units import Duration, Rate
 
+AnyScenario = TypeVar("AnyScenario", bound=Scenario | Workload)
+
 COLUMNS: Mapping[str, str] = {"rate": RATE, "delay": DELAY}
 
 
-class RecordedField(NamedTuple):
-    """A rate or a delay that follows a recording, by class, direction and field."""
+@dataclass(frozen=True)
+class WrittenLink:
+    """A link as the scenario has it.
 
-    device_class: str
+    Attributes:
+        path: its path in the scenario.
+        nodes: the numbers of the workers, or of a workload's nodes, that have it.
+    """
+
+    path: tuple[str, ...]
+    link: Link
+    nodes: tuple[int, ...]
+
+    @property
+    def owner(self) -> str:
+        """The program or class that has it, like ``rank`` and ``rank.classes.slow``."""
+        return ".".join(self.path[1:-1])
+
+
+@dataclass(frozen=True)
+class RecordedValue:
+    """A rate or a delay of such a link that follows a recording.
+
+    Attributes:
+        direction: ``up`` or ``down``.
+        what: ``rate`` or ``delay``.
+    """
+
+    written: WrittenLink
     direction: str
     what: str
     recording: Recording
 
-    def has_value(self, scenario: Scenario) -> bool:
-        """Whether the mean of the recording is already set."""
-        link = scenario.workers.classes[self.device_class].link
-        return getattr(getattr(link, self.direction), self.what) is not None
-
     @property
     def path(self) -> tuple[str, ...]:
         """Its path in the scenario."""
-        return ("workers", "classes", self.device_class, "link", self.direction, self.what)
+        return (*self.written.path, self.direction, self.what)
+
+    @property
+    def has_mean(self) -> bool:
+        """Whether the mean of the recording is already set, as in a run's own scenario."""
+        return getattr(getattr(self.written.link, self.direction), self.what) is not None
+
+    def read(self, locate: Locate | None) -> Trace:
+        """Read the recording; see ``read_recording``."""
+        trace = read_recording(self.recording, COLUMNS[self.what], locate)
+        if self.what == "delay":
+            return trace
+        return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
 
 
 @dataclass(frozen=True)
 class Following:
-    """A recording that a worker's link follows.
+    """A recording that a node's link follows.
 
     Attributes:
+        worker: the number of the worker, or of a workload's node.
         direction: ``up`` or ``down``.
         what: ``rate``, in bits per second, or ``delay``, in seconds; both emulated.
         offset: position of the recording at the start of the training, in seconds.
@@ -61,34 +97,50 @@ class Following:
     offset: float
 
 
-def recorded_fields(scenario: Scenario) -> Iterator[RecordedField]:
-    """Yield all fields of links that follow a recording."""
-    for name, member in scenario.workers.classes.items():
-        yield from (RecordedField(name, *one) for one in recordings_of(member.link))
+def written_links(scenario: Scenario | Workload) -> Iterator[WrittenLink]:
+    """Yield the links of all classes of workers, or of all programs and their classes."""
+    first = 0
+    if isinstance(scenario, Scenario):
+        for name, count in scenario.workers.class_counts().items():
+            link, nodes = scenario.workers.classes[name].link, tuple(range(first, first + count))
+            yield WrittenLink(("workers", "classes", name, "link"), link, nodes)
+            first += count
+        return
+    for name, program in scenario.workload.items():
+        own = ("workload", name)
+        classes = list(enumerate(program.node_classes(name), first))
+        shared = tuple(number for number, (_, one) in classes if one.link is None)
+        yield WrittenLink((*own, "link"), program.link, shared)
+        for kind, member in program.classes.items():
+            if member.link is not None:
+                nodes = tuple(number for number, (key, _) in classes if key == kind)
+                yield WrittenLink((*own, "classes", kind, "link"), member.link, nodes)
+        first += len(classes)
 
 
-def followings(scenario: Scenario, locate: Locate) -> list[Following]:
-    """Return the recordings of all workers' links, from the files read for ``with_means``.
+def recorded_values(scenario: Scenario | Workload) -> Iterator[RecordedValue]:
+    """Yield all rates and delays of links that follow recordings."""
+    for one in written_links(scenario):
+        yield from (RecordedValue(one, *value) for value in recordings_of(one.link))
+
+
+def followings(scenario: Scenario | Workload, locate: Locate) -> list[Following]:
+    """Return the recordings of all nodes' links, from the files read for ``with_means``.
 
     Raises:
         OSError, InvalidLine: a file has changed since.
     """
-    traces = {
-        one: read_link_recording(one.recording, one.what, locate)
-        for one in recorded_fields(scenario)
-    }
-    return [
-        Following(
-            worker,
-            followed.direction,
-            followed.what,
-            trace,
-            offset_of(followed.recording, trace, f"w{worker}", seed=scenario.seed),
-        )
-        for worker, name in enumerate(scenario.workers.worker_classes())
-        for followed, trace in traces.items()
-        if followed.device_class == name
-    ]
+    found = list[Following]()
+    if isinstance(scenario, Scenario):
+        names = tuple(f"w{number}" for number in range(scenario.workers.count))
+    else:
+        names = scenario.node_names()
+    for one in recorded_values(scenario):
+        trace = one.read(locate)
+        for number in one.written.nodes:
+            offset = offset_of(one.recording, trace, names[number], seed=scenario.seed)
+            found.append(Following(number, one.direction, one.what, trace, offset))
+    return sorted(found, key=lambda one: one.worker)
 
 
 def offset_of(recording: Recording, trace: Trace, node: str, *, seed: int) -> float:
@@ -104,62 +156,36 @@ def own_copy(folder: Path, name: str) -> Path:
 
 
 def with_means(
-    scenario: Scenario, document: Document, locate: Locate | None
-) -> tuple[Scenario, list[Problem]]:
+    scenario: AnyScenario, document: Document, locate: Locate | None
+) -> tuple[AnyScenario, list[Problem]]:
     """Set every recording's mean as its rate or delay; return the scenario and the problems."""
-    problems, traces = list(_misplaced(scenario, document)), dict[RecordedField, Trace]()
-    for followed in recorded_fields(scenario):
-        if locate is None and followed.has_value(scenario):
-            continue  # already set in a run's own scenario
+    problems, traces = list[Problem](), dict[Keys, Trace]()
+    for one in recorded_values(scenario):
+        if locate is None and one.has_mean:
+            continue
         try:
-            traces[followed] = read_link_recording(followed.recording, followed.what, locate)
+            traces[one.path] = one.read(locate)
         except (InvalidLine, UnicodeDecodeError, OSError) as error:
-            problems.append(unreadable(followed.recording, error, document, followed.path))
-    for followed, trace in traces.items():
-        problems += _unfit(scenario, document, followed, trace)
-        scenario = _with_value(scenario, followed, trace.mean())
+            problems.append(unreadable(one.recording, error, document, one.path))
+            continue
+        scenario = replaced(scenario, one.path, _quantity(one.what, traces[one.path].mean()))
+    for one in recorded_values(scenario):
+        if (trace := traces.get(one.path)) is not None:
+            for found in _unfit(one, trace, scenario.time_scale):
+                problems.append(problem_at(document, one.path, *found))
     return scenario, problems
 
 
-def _unfit(
-    scenario: Scenario, document: Document, followed: RecordedField, trace: Trace
-) -> Iterator[Problem]:
-    """Check that the kernel can shape the smallest and largest value of a recording."""
-    link = scenario.workers.classes[followed.device_class].link
-    for found in unfit(link, *followed[1:], trace=trace, time_scale=scenario.time_scale):
-        yield problem_at(document, followed.path, *found)
-
-
-def unfit(
-    link: Link, direction: str, what: str, recording: Recording, *, trace: Trace, time_scale: float
-) -> Iterator[tuple[str, str, str]]:
-    """Yield what the kernel cannot shape of a link's recording: found, expected, and a hint.
-
-    Args:
-        link: the link.
-        direction: ``up`` or ``down``.
-        what: ``rate`` or ``delay``.
-        recording: as the scenario has it.
-        trace: what was read.
-        time_scale: of the scenario.
-    """
-    for value in dict.fromkeys((min(trace.values), max(trace.values))):
-        changed = replaced(link, (direction, what), quantity(what, value))
-        own: TracedDirection = getattr(changed, direction)
+def _unfit(one: RecordedValue, trace: Trace, time_scale: float) -> Iterator[tuple[str, str, str]]:
+    """Yield what the kernel cannot shape of a recording: found, expected, and a hint."""
+    for value in dict.fromkeys(_quantity(one.what, end(trace.values)) for end in (min, max)):
+        changed = replaced(one.written.link, (one.direction, one.what), value)
+        own: TracedDirection = getattr(changed, one.direction)
         if own.jitter is not None and own.delay is not None and own.jitter > own.delay:
             yield f"a delay of {own.delay}", f"at least the jitter, {own.jitter}", ""
         spec = link_spec(changed, address="", mac="", time_scale=time_scale)
         for _, hint in unshapable(spec):
-            found = f"{quantity(what, value)} in {recording.trace}"
-            yield found, "what the kernel can shape", hint
-
-
-def read_link_recording(recording: Recording, what: str, locate: Locate | None) -> Trace:
-    """Read what a ``rate`` or a ``delay`` of a link follows; see ``read_recording``."""
-    trace = read_recording(recording, COLUMNS[what], locate)
-    if what == "delay":
-        return trace
-    return replace(trace, values=tuple(max(float(LEAST_RATE), one) for one in trace.values))
+            yield f"{value} in {one.recording.trace}", "what the kernel can shape", hint
 
 
 def read_recording(recording: Recording, column: str, locate: Locate | None) -> Trace:
@@ -206,24 +232,18 @@ def unreadable(recording: Recording, error: Exception, document: Document, path:
     return problem_at(document, path, found=found, expected=expected)
 
 
-def _with_value(scenario: Scenario, followed: RecordedField, number: float) -> Scenario:
-    return replaced(scenario, followed.path, quantity(followed.what, number))
-
-
-def quantity(what: str, number: float) -> Rate | Duration:
-    """Return a number of a recording as a ``rate`` or a ``delay``."""
+def _quantity(what: str, number: float) -> Rate | Duration:
     return Rate(number) if what == "rate" else Duration(number)
 
 
-def _misplaced(scenario: Scenario, document: Document) -> Iterator[Problem]:
+def check_unrecorded(scenario: Scenario) -> Iterator[Finding]:
     """Yield recordings on links that are not workers' links."""
     others: dict[Keys, Link] = {("ps", "link"): scenario.ps.link}
     others |= {("programs", name, "link"): one.link for name, one in scenario.programs.items()}
     for path, link in others.items():
         for direction, what, _ in recordings_of(link):
             expected = "a value: only workers' links can follow recordings"
-            place = (*path, direction, what)
-            yield problem_at(document, place, found="a trace", expected=expected)
+            yield (*path, direction, what), "a trace", expected
 
 
 def recordings_of(link: Link) -> Iterator[tuple[str, str, Recording]]:

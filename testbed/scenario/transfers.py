@@ -8,7 +8,7 @@ from testbed.scenario.devices import LEAST_RATE, devices
 from testbed.scenario.direction import Link
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import Kafka
-from testbed.scenario.traces import recorded_fields
+from testbed.scenario.traces import recorded_values
 
 REPLY_BYTES = 2**20
 """Maximum size of a reply with samples, of a producer or a broker."""
@@ -57,7 +57,7 @@ def slowest_link(scenario: Scenario) -> float:
     links: list[Link | faults.ChangedLink] = [one.link for one in devices(scenario)]
     links += [fault for fault in scenario.faults if isinstance(fault, faults.ChangedLink)]
     slowest = max(seconds_per_byte(link) for link in links)
-    if any(place.what == "rate" for place in recorded_fields(scenario)):
+    if any(place.what == "rate" for place in recorded_values(scenario)):
         slowest = max(slowest, 1 / LEAST_RATE.bytes_per_second)
     return slowest
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from testbed.errors import Problem
 from testbed.faults.population import Availability
 from testbed.scenario.availability import availabilities_of
 from testbed.scenario.direction import Recording
-from testbed.scenario.document import Document, Finding, Keys
+from testbed.scenario.document import Document, Finding
 from testbed.scenario.settings import Attendance
 from testbed.scenario.source import Locate
 from testbed.scenario.traces import unreadable
@@ -29,23 +29,26 @@ def node_availabilities(workload: Workload, locate: Locate) -> list[Availability
     Raises:
         OSError, InvalidLine, UnicodeDecodeError: a file cannot be read.
     """
-    groups: dict[str, tuple[Attendance, dict[int, str]]] = {}
-    stay: set[int] = set()
-    for number, own in enumerate(placed(workload)):
-        program = workload.workload[own.program]
-        _, one = program.node_classes(own.program)[own.index]
-        attendance = one.availability or program.availability
-        if attendance is not None:
-            nodes = groups.setdefault(attendance.model_dump_json(), (attendance, {}))[1]
-            nodes[number] = own.name
-        if program.absence(one) in ("freeze", "partition"):
-            stay.add(number)
+    stays = [how in ("freeze", "partition") for _, how in _absences(workload)]
     found = [
-        replace(one, stays=one.worker in stay)
-        for attendance, nodes in groups.values()
+        replace(one, stays=stays[one.worker])
+        for attendance, nodes in _groups(workload)
         for one in availabilities_of(nodes, attendance, seed=workload.seed, locate=locate)
     ]
     return sorted(found, key=lambda one: one.worker)
+
+
+def _groups(workload: Workload) -> Iterable[tuple[Attendance, Mapping[int, str]]]:
+    """Return every availability, with the nodes that have it, by number."""
+    groups: dict[str, tuple[Attendance, dict[int, str]]] = {
+        one.model_dump_json(): (one, {}) for _, one in attendances(workload)
+    }
+    for number, own in enumerate(placed(workload)):
+        program = workload.workload[own.program]
+        _, one = program.node_classes(own.program)[own.index]
+        if attendance := one.availability or program.availability:
+            groups[attendance.model_dump_json()][1][number] = own.name
+    return groups.values()
 
 
 def attendances(workload: Workload) -> Iterator[tuple[tuple[str, ...], Attendance]]:
@@ -63,32 +66,14 @@ def check_availabilities(
     workload: Workload, document: Document, locate: Locate
 ) -> Iterator[Problem]:
     """Check that all recordings of availability can be read."""
-    try:
-        node_availabilities(workload, locate)
-    except (InvalidLine, UnicodeDecodeError, OSError):
-        for path, attendance in attendances(workload):
-            yield from _unreadable(workload, path, attendance, document, locate)
-
-
-def _unreadable(
-    workload: Workload, path: Keys, attendance: Attendance, document: Document, locate: Locate
-) -> Iterator[Problem]:
-    """Yield why the recording of one availability cannot be read."""
-    if not isinstance(attendance, Recording):
-        return
-    count = sum(one == attendance for one in _of_nodes(workload))
-    try:
-        availabilities_of(
-            dict.fromkeys(range(count), ""), attendance, seed=workload.seed, locate=locate
-        )
-    except (InvalidLine, UnicodeDecodeError, OSError) as error:
-        yield unreadable(attendance, error, document, (*path, "trace"))
-
-
-def _of_nodes(workload: Workload) -> Iterator[Attendance | None]:
-    for name, program in workload.workload.items():
-        for _, one in program.node_classes(name):
-            yield one.availability or program.availability
+    for attendance, nodes in _groups(workload):
+        try:
+            availabilities_of(nodes, attendance, seed=workload.seed, locate=locate)
+        except (InvalidLine, UnicodeDecodeError, OSError) as error:
+            assert isinstance(attendance, Recording), "only recordings are files"
+            for path, one in attendances(workload):
+                if one == attendance:
+                    yield unreadable(attendance, error, document, (*path, "trace"))
 
 
 def check_absent_faults(workload: Workload) -> Iterator[Finding]:

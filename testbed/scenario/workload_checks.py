@@ -10,13 +10,13 @@ from testbed.faults import ChangedLink, SlowNode
 from testbed.faults.base import TimedFault
 from testbed.faults.check import contradictions
 from testbed.runtimes import Docker, Simulated, names
-from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_image
+from testbed.scenario.checks import MOST_WORKERS, TAKEN, check_gpus, check_image
 from testbed.scenario.document import Finding, Keys
 from testbed.scenario.link_checks import check_links
 from testbed.scenario.source import Locate
+from testbed.scenario.traces import recorded_values
 from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_availability import check_absent_faults
-from testbed.scenario.workload_links import recorded_values
 from testbed.scenario.workload_metrics import Metric
 from testbed.scenario.workload_names import (
     COUNT,
@@ -46,7 +46,8 @@ def check_workload(workload: Workload) -> Iterator[Finding]:
         yield from _check_braces(workload, program, path)
         yield from _check_image(workload, program, path)
         yield from _check_after(workload, program, path)
-        yield from _check_gpus(workload, program, path)
+        gpus = {(*path, "classes", key, "gpus"): one.gpus for key, one in program.classes.items()}
+        yield from check_gpus(workload.runtime, {(*path, "gpus"): program.gpus, **gpus})
     yield from check_links(workload)
     yield from _check_hosts(workload)
     yield from _check_order(workload)
@@ -110,21 +111,6 @@ def _check_image(workload: Workload, program: Program, path: Keys) -> Iterator[F
     if program.image is not None and program.python is not None:
         expected = "either `image` or `python`, whose interpreter the image would have to contain"
         yield (*path, "python"), program.python, expected
-
-
-def _check_gpus(workload: Workload, program: Program, path: Keys) -> Iterator[Finding]:
-    """Check that the runtime can give GPUs to nodes."""
-    if workload.runtime.capabilities.gpus:
-        return
-    fields: dict[Keys, float] = {(*path, "gpus"): program.gpus}
-    fields |= {
-        (*path, "classes", name, "gpus"): one.gpus or 0 for name, one in program.classes.items()
-    }
-    for where, gpus in fields.items():
-        if gpus:
-            able = " or ".join(names(gpus=True))
-            expected = f"0: runtime {workload.runtime.name} does not support GPUs, {able} does"
-            yield where, f"{gpus:g}", expected
 
 
 def _check_names(workload: Workload) -> Iterator[Finding]:

@@ -153,15 +153,13 @@ class RayCluster:
                 self.progress.registry.add(folder)
         except ray.exceptions.RayError as error:
             failure = Failure(f"lost by the cluster: {summary(error)}", NodeError.exit_code)
-            self.progress.fail(claim.run, claim.name, failure)
-            return
         except OSError as error:
             failure = Failure(f"{folder} cannot be written: {error.strerror}", HostError.exit_code)
-            self.progress.fail(claim.run, claim.name, failure)
+        else:
+            note = f"; on {result.host}"
+            self.progress.conclude(claim, status=result.status, said=result.said, note=note)
             return
-        self.progress.conclude(
-            claim, status=result.status, said=result.said, note=f"; on {result.host}"
-        )
+        self.progress.fail(claim.run, claim.name, failure)
 
 
 def _processes(runs: int) -> int:

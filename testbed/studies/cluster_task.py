@@ -22,6 +22,7 @@ from typing import IO, Any
 from testbed.datasets import Prepared, user_cache
 from testbed.datasets.prepared import prepare_once
 from testbed.errors import HostError, TestbedError
+from testbed.host.process import has_ended
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources
 from testbed.runtimes.ray_cluster import PACKAGE, lacks
@@ -157,7 +158,7 @@ def _execute(request: StudyRunRequest) -> tuple[int, str]:
     with tempfile.TemporaryFile() as log:
         process = WARM.start(request, log)
         try:
-            while not process.has_ended(POLL_SECONDS):
+            while not has_ended(process.ended, POLL_SECONDS):
                 pass
         finally:
             process.terminate()  # if this task was cancelled

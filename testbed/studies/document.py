@@ -13,7 +13,9 @@ from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
 from testbed.scenario import json_schema
 from testbed.scenario.document import Keys
-from testbed.scenario.json_schema import training_schema, workload_schema
+from testbed.scenario.flower import WorkloadFile
+from testbed.scenario.json_schema import file_schema
+from testbed.scenario.schema import Scenario
 from testbed.studies.statistics import Interval, IntervalKind
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
@@ -284,7 +286,7 @@ def measures_of(study: StudyDocument) -> Iterator[tuple[Keys, Measure, Selection
 
 def study_schema() -> dict[str, Any]:
     """Return the schema. An inline scenario may lack the fields that the study varies."""
-    scenario, workload = training_schema(), workload_schema()
+    scenario, workload = file_schema(Scenario), file_schema(WorkloadFile)
     # Where they differ, those of a training require fewer keys, which another document may have.
     parts = {**workload.pop("$defs"), **scenario.pop("$defs")}
     for key in ("if", "then"):

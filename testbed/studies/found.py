@@ -20,10 +20,9 @@ from testbed.reports.any_run import open_run
 from testbed.reports.run_measure import Measure
 from testbed.scenario import load
 from testbed.scenario.load_workload import is_workload_file, load_workload
-from testbed.scenario.own_code import COPIES
+from testbed.scenario.own_code import COPIES, names_of
 from testbed.scenario.traces import own_copy
 from testbed.scenario.workload import Workload
-from testbed.scenario.workload_links import own_files
 from testbed.studies.kept import (
     ENDING,
     FOLDER,
@@ -71,6 +70,11 @@ class FoundRun:
     def is_kept(self) -> bool:
         """Whether only the file of kept numbers exists."""
         return self.path.name.endswith(ENDING)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its numbers are complete, valid or not."""
+        return self.condition in ("valid", "invalid")
 
 
 Found = Mapping[StudyRun, FoundRun]
@@ -138,7 +142,7 @@ def identity_of(path: Path) -> str:
         workload = load_workload(path / "scenario.yaml")
         programs = workload.workload.values()
         names = [one for each in programs for one in each.files if one.startswith(COPIES)]
-        names += [name for _, name in own_files(workload)]
+        names += names_of(workload).values()
         copies = [path / one for one in names]
         return identity(workload, digests({file.name: file for file in copies}))
     scenario = load(path / "scenario.yaml", custom_files=path / "custom")
@@ -310,9 +314,10 @@ class Results:
             self._opened[found.path] = (KeptRun.open if found.is_kept else open_run)(found.path)
         return self._opened[found.path]
 
-    def valid(self, case: Case) -> list[StudyRun]:
-        """Return the runs of a case that have ended and can be trusted."""
-        return [one for one in self.by_case[case] if self.condition(one) == "valid"]
+    def valid(self, case: Case, seeds: Collection[int] | None = None) -> list[StudyRun]:
+        """Return the runs of a case that have ended and can be trusted, by default of any seed."""
+        runs = [one for one in self.by_case[case] if self.condition(one) == "valid"]
+        return runs if seeds is None else [one for one in runs if one.seed in seeds]
 
     def condition(self, run: StudyRun) -> str:
         """Return the condition of a run; ``not run`` if it was not found."""
@@ -327,15 +332,13 @@ class Results:
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None
     ) -> list[float]:
         """Return a measure of a case's valid runs, by default with any seed, in their order."""
-        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
-        return [self.value(run, measure) for run in runs]
+        return [self.value(run, measure) for run in self.valid(case, seeds)]
 
     def ends(
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None
     ) -> list[float]:
         """Return what the runs' values are greater than if they are never reached."""
-        runs = [run for run in self.valid(case) if seeds is None or run.seed in seeds]
-        return [measure.censored_at(self.run(run)) for run in runs]
+        return [measure.censored_at(self.run(run)) for run in self.valid(case, seeds)]
 
     def estimate(
         self, case: Case, measure: Measure, seeds: Collection[int] | None = None

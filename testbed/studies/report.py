@@ -147,7 +147,7 @@ def keep_runs(study: Study, *, runs: Path) -> Kept:
     files, refused = list[Path](), list[str]()
     measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
     for found in find_runs(study, runs).values():
-        if found.is_kept or found.condition not in ("valid", "invalid"):
+        if found.is_kept or not found.has_ended:
             continue
         run = None if (found.path / "custom").is_dir() else open_run(found.path)
         if isinstance(run, Run):

@@ -27,7 +27,7 @@ from typing import IO, Any, NoReturn
 from testbed.errors import INTERRUPTED, INVALID, HostError
 from testbed.host import syscalls
 from testbed.host.environment import python
-from testbed.host.process import YOUNG_OBJECTS, end_with, has_ended
+from testbed.host.process import YOUNG_OBJECTS, end_with
 from testbed.run.prepare import Request
 from testbed.run.simulated import SimulationResources, carry_out, resume
 from testbed.run.up import RunListener
@@ -61,10 +61,6 @@ class RunProcess:
 
     ended: int
     _parent: socket.socket  # sends the exit status
-
-    def has_ended(self, timeout_seconds: float) -> bool:
-        """Wait until it has ended; return False on timeout."""
-        return has_ended(self.ended, timeout_seconds)
 
     def terminate(self) -> None:
         """Send SIGTERM, unless it has ended."""

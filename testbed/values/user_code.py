@@ -80,10 +80,11 @@ class UserCode:
     path_in_scenario: str  # the scenario's path of this member, such as ``model``; for errors
 
     def load(self, expected: str) -> Any:
-        """Execute the file and return the object ``name``; ``expected`` describes it in errors.
+        """Execute the file; return its class or function ``name``, in errors as ``expected``.
 
         Raises:
-            ScenarioError: the file does not exist, is not Python, or does not define the name.
+            ScenarioError: the file does not exist, is not Python, or does not define the name, or
+                as something else.
             UserFileError: the file failed.
         """
         module = self.execute()
@@ -96,7 +97,10 @@ class UserCode:
             listed = ", ".join(defined[:10]) or "no class and no function"
             found = f"no {self.name!r} in it; it defines {listed}"
             raise self.error(found, f"{self.name} to be {expected}")
-        return getattr(module, self.name)
+        found = getattr(module, self.name)
+        if not callable(found):
+            raise self.error(f"{self.name}, a {type(found).__name__}", expected)
+        return found
 
     def call(self, action: Callable[[], Result], *, doing: str, expected: str) -> Result:
         """Run an action that calls the user's code, and convert its exceptions.

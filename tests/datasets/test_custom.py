@@ -138,7 +138,7 @@ def test_errors_are_reported(tmp_path: Path, returned: str, expected: str) -> No
     ("name", "expected"),
     [
         ("missing", "no 'missing' in it; it defines function, Holder, expected missing to be a"),
-        ("x", "found x, a ndarray, expected a class or a function"),
+        ("x", "found x, a ndarray, expected a class or function that returns"),
     ],
 )
 def test_a_name_that_is_not_a_function_is_reported(

@@ -12,9 +12,9 @@ from testbed.run.prepare_workload import with_files
 from testbed.scenario import dump, load_text
 from testbed.scenario.availability import availabilities
 from testbed.scenario.load_workload import load_any
+from testbed.scenario.own_code import names_of
 from testbed.scenario.workload import Workload
 from testbed.scenario.workload_availability import node_availabilities
-from testbed.scenario.workload_links import own_files
 
 BASE = """
 name: base
@@ -107,7 +107,7 @@ def test_nodes_of_a_workload_follow_devices_of_their_own(tmp_path: Path) -> None
     ]
     own, copied = with_files(workload, tmp_path)
     assert copied == (tmp_path / "phones.csv",)
-    assert [name for _, name in own_files(own)] == ["custom/phones.csv"] * 2
+    assert list(names_of(own).values()) == ["custom/phones.csv"] * 2
     assert node_availabilities(own, lambda name: tmp_path / Path(name).name) == found
 
 
@@ -118,4 +118,4 @@ def test_a_recording_is_relative_to_the_file_that_names_it(tmp_path: Path) -> No
     (tmp_path / "more.yaml").write_text("extends: base/s.yaml\nname: more\n")
     workload = load_any(tmp_path / "more.yaml")
     assert isinstance(workload, Workload)
-    assert {name for _, name in own_files(workload)} == {"base/phones.csv"}
+    assert set(names_of(workload).values()) == {"base/phones.csv"}

@@ -10,9 +10,10 @@ from testbed.plan.workload import plan_workload
 from testbed.run.prepare_workload import with_files
 from testbed.scenario.dump import dump_data
 from testbed.scenario.load_workload import load_any, load_workload
-from testbed.scenario.traces import own_copy
+from testbed.scenario.own_code import names_of
+from testbed.scenario.traces import followings, own_copy, written_links
 from testbed.scenario.workload import Workload
-from testbed.scenario.workload_links import node_followings, node_links, own_files, written_links
+from testbed.scenario.workload_links import node_links
 
 TEXT = """\
 name: moving
@@ -64,7 +65,7 @@ def test_each_node_has_the_mean_of_its_recording_its_row_or_its_draw(workload: W
 def test_the_nodes_of_a_link_follow_its_recording_from_places_of_their_own(
     workload: Workload, tmp_path: Path
 ) -> None:
-    found = node_followings(workload, lambda name: tmp_path / name)
+    found = followings(workload, lambda name: tmp_path / name)
     assert [(one.worker, one.direction, one.what) for one in found] == [
         *((0, "down", "delay"), (1, "up", "rate"), (4, "up", "rate")),
     ]
@@ -75,7 +76,7 @@ def test_the_nodes_of_a_link_follow_its_recording_from_places_of_their_own(
 def test_a_run_has_copies_of_the_files(workload: Workload, tmp_path: Path) -> None:
     own, copied = with_files(workload, tmp_path)
     assert {file.name for file in copied} == {"rate.csv", "delay.csv", "ups.csv"}
-    assert {name for _, name in own_files(own)} == {f"custom/{file.name}" for file in copied}
+    assert set(names_of(own).values()) == {f"custom/{file.name}" for file in copied}
     run = tmp_path / "run"
     (run / "custom").mkdir(parents=True)
     for file in copied:
@@ -84,6 +85,6 @@ def test_a_run_has_copies_of_the_files(workload: Workload, tmp_path: Path) -> No
     (run / "scenario.yaml").write_text(dump_data(dumped, "scenario"))
     again = load_workload(run / "scenario.yaml")
     assert node_links(again) == node_links(own)
-    beside = node_followings(workload, lambda name: tmp_path / name)
-    assert node_followings(again, lambda name: own_copy(run, name)) == beside
+    beside = followings(workload, lambda name: tmp_path / name)
+    assert followings(again, lambda name: own_copy(run, name)) == beside
     assert load_any(run / "scenario.yaml") == again

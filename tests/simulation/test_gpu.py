@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from testbed.errors import HostError, ScenarioError
 from testbed.scenario import load_text
+from testbed.scenario.load_workload import load_any_document
+from testbed.scenario.parse import parse_document
 from testbed.scenario.schema import Scenario
+from testbed.scenario.workload import Workload
 from testbed.simulation.build import compute_device
 
 TEXT = """
@@ -32,10 +37,14 @@ def test_the_device_is_the_cpu_unless_the_scenario_says_otherwise() -> None:
 
 
 def test_a_gpu_is_required_only_for_runs() -> None:
-    assert load_text(TEXT, has_cuda=lambda: True) == load_text(TEXT)
-    assert load_text(TEXT.replace("cuda", "cpu"), has_cuda=lambda: False) == scenario("cpu")
+    def loaded(device: str, *, has_cuda: bool) -> Scenario | Workload:
+        document = parse_document(TEXT.replace("cuda", device), "scenario")
+        return load_any_document(document, Path, has_cuda=lambda: has_cuda)
+
+    assert loaded("cuda", has_cuda=True) == load_text(TEXT)
+    assert loaded("cpu", has_cuda=False) == scenario("cpu")
     with pytest.raises(ScenarioError) as refused:
-        load_text(TEXT, has_cuda=lambda: False)
+        loaded("cuda", has_cuda=False)
     assert str(refused.value) == (
         "scenario:4: runtime.simulated.device: found cuda, expected a GPU that the installed "
         "PyTorch can use, or cpu: PyTorch finds no GPU here"

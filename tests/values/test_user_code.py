@@ -16,12 +16,12 @@ def code(folder: Path, source: str | bytes, *, name: str = "thing") -> UserCode:
     return UserCode(path, name, path_in_scenario="model")
 
 
-def test_an_object_is_found(tmp_path: Path) -> None:
-    assert code(tmp_path, "import math\nthing = math.floor(3.5)\n").load("a number") == 3
+def test_a_function_is_found_also_one_of_another_module(tmp_path: Path) -> None:
+    assert code(tmp_path, "import math\nthing = math.floor\n").load("a function")(3.5) == 3
 
 
 def test_nothing_is_written_next_to_the_file(tmp_path: Path) -> None:
-    code(tmp_path, "thing = 3\n").load("a number")
+    code(tmp_path, "def thing(): ...\n").load("a function")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]
 
 
@@ -42,9 +42,8 @@ def test_the_file_knows_its_path_and_may_define_dataclasses(tmp_path: Path) -> N
 
 
 def test_the_main_block_is_not_run(tmp_path: Path) -> None:
-    assert (
-        code(tmp_path, "thing = 3\nif __name__ == '__main__':\n    1 / 0\n").load("a number") == 3
-    )
+    source = "def thing(): return 3\nif __name__ == '__main__':\n    1 / 0\n"
+    assert code(tmp_path, source).load("a function")() == 3
 
 
 @pytest.mark.parametrize(
@@ -62,6 +61,7 @@ def test_the_main_block_is_not_run(tmp_path: Path) -> None:
         ("raise RuntimeError\n", "raised RuntimeError, expected it to run"),
         ("", "found no 'thing' in it; it defines no class and no function, expected thing to be x"),
         ("def other(): ...\nimport os\n", "it defines other, expected thing to be x"),
+        ("thing = 3\n", "found thing, a int, expected x"),
     ],
 )
 def test_errors_are_reported(tmp_path: Path, source: str | bytes, expected: str) -> None:
@@ -107,8 +107,8 @@ def test_a_forked_copy_of_the_process_ends_at_the_end_of_the_block() -> None:
 
 def test_a_forked_copy_that_raises_prints_nothing(tmp_path: Path) -> None:
     source = "import os, sys\nchild = os.fork()\nchild or sys.exit('no')\n"
-    child = code(tmp_path, source, name="child").load("a pid")
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    own = code(tmp_path, f"{source}def pid(): return child\n", name="pid").load("a function")
+    assert os.waitstatus_to_exitcode(os.waitpid(own(), 0)[1]) == 0
 
 
 def test_a_descriptor_closed_by_others() -> None:

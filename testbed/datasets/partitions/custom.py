@@ -48,11 +48,8 @@ class CustomPartition(OwnCode):
             UserFileError: the file failed.
         """
         code = UserCode(folder / self.file, self.class_name, "dataset.partition")
-        function = code.load(EXPECTED)
-        if not callable(function):
-            raise code.error(f"{code.name}, a {type(function).__name__}", EXPECTED)
         found = self.model_copy()
-        found._code, found._function = code, function
+        found._code, found._function = code, code.load(EXPECTED)
         return found
 
     def assign(

@@ -45,6 +45,7 @@ class MetricConfig(StrictModel, ABC):
 
     Attributes:
         NAMES: a pattern of the names of its values.
+        TITLE: its name in text; by default that of the value, with spaces.
         TARGETS: the targets that it compares outputs with; None for any.
         LOWER_IS_BETTER: whether a lower value is better.
         UNIT: the unit of its values: a share (of all images), or a number without unit.
@@ -53,6 +54,7 @@ class MetricConfig(StrictModel, ABC):
     """
 
     NAMES: ClassVar[str]
+    TITLE: ClassVar[str] = ""
     TARGETS: ClassVar[Literal["labels", "numbers"] | None] = "labels"
     LOWER_IS_BETTER: ClassVar[bool] = False
     UNIT: ClassVar[Literal["images", "share", ""]] = "share"
@@ -81,7 +83,7 @@ class MetricConfig(StrictModel, ABC):
     @classmethod
     def title(cls, name: str) -> str:
         """Return the value's name in text."""
-        return name.replace("_", " ")
+        return cls.TITLE or name.replace("_", " ")
 
     @abstractmethod
     def start(self, classes: int, *, folder: Path | None) -> Metric:

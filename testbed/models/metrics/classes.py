@@ -38,12 +38,9 @@ class MacroF1(MetricConfig):
     """Mean over the labels of 2 TP / (2 TP + FP + FN); of labels in the images or predictions."""
 
     NAMES = "macro_f1"
+    TITLE = "macro F1"
 
     name: Literal["macro_f1"]
-
-    @classmethod
-    def title(cls, name: str) -> str:
-        return "macro F1"
 
     def start(self, classes: int, *, folder: Path | None) -> Metric:
         return _MacroF1.of(classes)

@@ -128,10 +128,7 @@ def try_metric(
 
 @cache
 def _loaded(code: UserCode) -> Any:
-    kind = code.load(EXPECTED)
-    if not callable(kind):
-        raise code.error(f"{code.name}, a {type(kind).__name__}", EXPECTED)
-    return kind
+    return code.load(EXPECTED)
 
 
 @dataclass

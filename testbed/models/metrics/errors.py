@@ -4,47 +4,41 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from testbed.models.metrics.base import Metric, MetricConfig, Outputs, Targets
 
 
-class MeanAbsoluteError(MetricConfig):
+class _Distances(MetricConfig):
+    LOWER_IS_BETTER = True
+    TARGETS = "numbers"
+    UNIT = ""
+    POWER: ClassVar[int]
+
+    def start(self, classes: int, *, folder: Path | None) -> Metric:
+        return _Power(self.POWER)
+
+
+class MeanAbsoluteError(_Distances):
     """Mean distance of a prediction from its number."""
 
     NAMES = "mae"
-    LOWER_IS_BETTER = True
-    TARGETS = "numbers"
-    UNIT = ""
+    TITLE = "mean absolute error"
+    POWER = 1
 
     name: Literal["mae"]
 
-    @classmethod
-    def title(cls, name: str) -> str:
-        return "mean absolute error"
 
-    def start(self, classes: int, *, folder: Path | None) -> Metric:
-        return _Power(1)
-
-
-class RootMeanSquaredError(MetricConfig):
+class RootMeanSquaredError(_Distances):
     """Square root of the mean squared distance of a prediction from its number."""
 
     NAMES = "rmse"
-    LOWER_IS_BETTER = True
-    TARGETS = "numbers"
-    UNIT = ""
+    TITLE = "root mean squared error"
+    POWER = 2
 
     name: Literal["rmse"]
-
-    @classmethod
-    def title(cls, name: str) -> str:
-        return "root mean squared error"
-
-    def start(self, classes: int, *, folder: Path | None) -> Metric:
-        return _Power(2)
 
 
 @dataclass

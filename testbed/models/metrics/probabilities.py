@@ -19,12 +19,9 @@ class Auroc(MetricConfig):
     """Area under the ROC curve of each label against all others, mean of the labels that occur."""
 
     NAMES = "auroc"
+    TITLE = "AUROC"
 
     name: Literal["auroc"]
-
-    @classmethod
-    def title(cls, name: str) -> str:
-        return "AUROC"
 
     def start(self, classes: int, *, folder: Path | None) -> Metric:
         return _Auroc()

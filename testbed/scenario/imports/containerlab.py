@@ -5,14 +5,13 @@ Impairments are not in these files: ``containerlab tools netem set`` sets them o
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from testbed.errors import InvalidValue
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.imports.lines import line_of, list_at, mapping_at
-from testbed.scenario.imports.shapes import size
+from testbed.scenario.imports.shapes import size, words
 from testbed.scenario.imports.topology import Edge, Topology
 from testbed.scenario.parse import parse_document
 from testbed.values.topology import LARGEST_MTU, LEAST_MTU
@@ -87,25 +86,19 @@ def _add_node(name: str, document: Document, found: Topology) -> None:
         found.note(line, f"{name} is a plain switch: the {kind} and its configuration do not run")
         found.switches.add(name)
         return
-    words = [*_words(given.get("entrypoint")), *_words(given.get("cmd"))]
-    if words and image:
-        found.note(line, f"{name} runs its command on this host, without the image {image}")
+    command = [*words(given.get("entrypoint")), *words(given.get("cmd"))]
     try:
         memory = size(given["memory"]) if "memory" in given else None
     except InvalidValue as error:
         raise found.refuse(line, f"{name}.memory", error.found, error.expected) from None
     found.add_program(
-        *(name, line, words),
+        *(name, line, command),
         image=image,
         cpu=given.get("cpu"),
         cpuset=given.get("cpu-set") and str(given["cpu-set"]),
         memory=memory,
         environment={key: str(value) for key, value in given["env"].items()},
     )
-
-
-def _words(command: Any) -> list[str]:
-    return shlex.split(str(command)) if command else []
 
 
 def _add_link(link: Mapping[str, Any], ends: Sequence[str], line: int, found: Topology) -> None:
@@ -122,14 +115,11 @@ def _add_link(link: Mapping[str, Any], ends: Sequence[str], line: int, found: To
         if end in OUTSIDE or end in found.outside:
             found.note(line, f"a link to {end}: left out, nodes reach nothing outside a run")
             return
-        if end not in found.programs and end not in found.switches:
-            known = ", ".join([*found.programs, *sorted(found.switches)])
-            raise found.refuse(line, "topology.links", end, f"a node: {known}")
     mtu = link.get("mtu")
     if mtu is not None and not (isinstance(mtu, int) and LEAST_MTU <= mtu <= LARGEST_MTU):
         found.note(line, f"mtu {mtu}: left out, it can be {LEAST_MTU} to {LARGEST_MTU}")
         mtu = None
-    found.edges.append(Edge((ends[0], ends[1]), {}, {}, line, mtu))
+    found.add_edge(Edge((ends[0], ends[1]), {}, {}, line, mtu), "topology.links", "a node")
 
 
 def _ends(endpoints: Iterable[Any]) -> Iterator[str]:

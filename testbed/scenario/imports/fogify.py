@@ -6,7 +6,6 @@ are the shapes of each node's own link.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,7 @@ from typing import Any
 from testbed.errors import InvalidValue, ScenarioError
 from testbed.scenario.document import Document, Keys
 from testbed.scenario.imports.lines import line_of, list_at, mapping_at
-from testbed.scenario.imports.shapes import direction, size
+from testbed.scenario.imports.shapes import direction, size, words
 from testbed.scenario.imports.topology import Edge, Topology
 from testbed.scenario.parse import parse_document
 from testbed.scenario.scalars import dotted
@@ -72,11 +71,8 @@ class _Model:
         self._note_others(path, OF_BLUEPRINT, name)
         self._note_others(("services", service), OF_SERVICE, f"the service {service}")
         settings = mapping_at(self.document, ("services", service))
-        words = [*_words(settings.get("entrypoint")), *_words(settings.get("command"))]
+        command = [*words(settings.get("entrypoint")), *words(settings.get("command"))]
         image = str(settings.get("image", ""))
-        if words and image:
-            text = f"{name} runs its command on this host, without the image {image}"
-            self.found.note(line, text)
         replicas = blueprint.get("replicas", 1)
         if not isinstance(replicas, int) or replicas < 1:
             raise self._refuse((*path, "replicas"), repr(replicas), "a whole number from 1")
@@ -84,7 +80,7 @@ class _Model:
             "environment": _environment(settings.get("environment") or {}),
             **(self._limits((*path, "node")) if "node" in blueprint else {}),
         }
-        self.found.add_program(name, line, words, image=image, count=replicas, **fields)
+        self.found.add_program(name, line, command, image=image, count=replicas, **fields)
         up, down = self._link((*path, "networks"), name)
         self.found.edges.append(Edge((name, SWITCH), up, down, line))
         return service
@@ -173,12 +169,6 @@ class _Model:
 
     def _refuse(self, path: Keys, found: str, expected: str) -> ScenarioError:
         return self.found.refuse(line_of(self.document, path), dotted(path), found, expected)
-
-
-def _words(command: Any) -> list[str]:
-    if isinstance(command, list | tuple):
-        return [str(word) for word in command]
-    return shlex.split(str(command)) if command else []
 
 
 def _environment(given: Any) -> dict[str, str]:

@@ -149,10 +149,6 @@ def _words(command: str) -> list[str]:
 
 def _add_link(one: Element, found: Topology) -> None:
     ends = (_value(one, "origin", found), _value(one, "dest", found))
-    for end in ends:
-        if end not in found.programs and end not in found.switches:
-            known = ", ".join([*found.programs, *sorted(found.switches)])
-            raise found.refuse(one.line, "link", end, f"a service or a bridge: {known}")
     given = one.attributes
     delay, jitter, loss = (given.get(key) for key in ("latency", "jitter", "drop"))
     ways = []
@@ -163,7 +159,7 @@ def _add_link(one: Element, found: Topology) -> None:
             raise found.refuse(one.line, "link", error.found, error.expected) from None
     if "download" not in given:
         found.note(one.line, f"{ends[1]} to {ends[0]} has no link in Kollaps, and no rate here")
-    found.edges.append(Edge(ends, ways[0], ways[1], one.line))
+    found.add_edge(Edge(ends, ways[0], ways[1], one.line), "link", "a service or a bridge")
 
 
 def _add_event(one: Element, found: Topology) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -42,6 +43,13 @@ def share(text: Any) -> float | None:
     return value or None
 
 
+def words(command: Any) -> list[str]:
+    """Convert a command, which may be a list of its words."""
+    if isinstance(command, list | tuple):
+        return [str(word) for word in command]
+    return shlex.split(str(command)) if command else []
+
+
 def direction(
     *, bandwidth: Any = None, delay: Any = None, jitter: Any = None, loss: Any = None
 ) -> dict[str, Any]:
@@ -54,14 +62,10 @@ def direction(
     }
     found = {name: convert(given) for name, (convert, given) in read.items() if given is not None}
     shape = {name: value for name, value in found.items() if value}
-    if "jitter" in shape and _seconds(shape["jitter"]) > _seconds(shape.get("delay", "0s")):
+    if Duration.parse(shape.get("jitter", "0s")) > Duration.parse(shape.get("delay", "0s")):
         expected = f"at most the delay, {shape.get('delay', 'which is zero')}"
         raise InvalidValue(f"a jitter of {shape['jitter']}", expected)
     return shape
-
-
-def _seconds(text: str) -> Duration:
-    return Duration.parse(text)
 
 
 def _match(pattern: re.Pattern[str], text: Any, expected: str) -> tuple[str, ...]:

@@ -92,12 +92,22 @@ class Topology:
             own = f"its command is in the image {image}" if image else "it has no command"
             self.note(line, f"{name}: {own}, so it sleeps until you write `command`")
             command = PLACEHOLDER
+        elif image:
+            self.note(line, f"{name} runs its command on this host, without the image {image}")
         words = [_IN_BRACES.sub(lambda found: f"{{{found[0]}}}", word) for word in command]
         given = {key: value for key, value in fields.items() if value not in (None, {})}
         if given.get("count") == 1:
             del given["count"]
         self.programs[name] = {"command": words, **given}
         self.lines[name] = line
+
+    def add_edge(self, edge: Edge, where: str, kind: str) -> None:
+        """Add a link between nodes of this ``kind``, all of which are added before."""
+        for end in edge.ends:
+            if end not in self.programs and end not in self.switches:
+                known = ", ".join([*self.programs, *sorted(self.switches)])
+                raise self.refuse(edge.line, where, end, f"{kind}: {known}")
+        self.edges.append(edge)
 
     def scenario(self, name: str) -> dict[str, Any]:
         """Return the scenario, under this name.
