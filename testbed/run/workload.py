@@ -20,10 +20,9 @@ from testbed.run.traces import Traces
 from testbed.run.watch import quote_log
 from testbed.run.workload_watch import ABSENT, FOREGROUND, HELD, WorkloadWatch
 from testbed.runtimes.agent.settings import OnHangup
-from testbed.scenario.traces import own_copy
+from testbed.scenario.traces import followings, own_copy
 from testbed.scenario.workload import Condition, Workload
 from testbed.scenario.workload_availability import node_availabilities
-from testbed.scenario.workload_links import node_followings
 from testbed.scenario.workload_names import port_of, workload_timeline
 from testbed.telemetry.event_kinds import Phase, State, WorkloadBegun
 from testbed.values.topology import NodeSpec
@@ -191,7 +190,7 @@ class WorkloadCourse(Course):
         stop = workload.stop.time if workload.stop is not None else None
         locate = partial(own_copy, setup.folder.path)
         present = node_availabilities(workload, locate)
-        follows = node_followings(workload, locate)
+        follows = followings(workload, locate)
         self._traces = Traces(setup.plan, run.agent, run.recorder, follows, absent=())
         timeline = self.timeline = workload_timeline(workload, present)
 

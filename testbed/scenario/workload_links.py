@@ -8,11 +8,9 @@ from testbed.scenario.devices import drawn_link
 from testbed.scenario.direction import Link
 from testbed.scenario.own_code import names_of
 from testbed.scenario.scalars import dotted
-from testbed.scenario.traces import followings, written_links
+from testbed.scenario.traces import written_links
 from testbed.scenario.workload import Workload
 from testbed.values.fields import replaced
-
-node_followings = followings
 
 
 def node_links(workload: Workload) -> tuple[Link, ...]:
