@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from threading import Timer
 from typing import TYPE_CHECKING
 
@@ -34,10 +34,13 @@ def sent_again(kind: type[Signalled], rearm: Callable[[], int]) -> Iterator[None
     before = sys.unraisablehook
 
     def notice(dropped: UnraisableHookArgs) -> None:
-        if isinstance(dropped.exc_value, kind):
-            Timer(AGAIN_SECONDS, os.kill, (os.getpid(), rearm())).start()
-        else:
+        if not isinstance(dropped.exc_value, kind):
             before(dropped)
+            return
+        while True:
+            with suppress(kind):  # on a busy host, the signal comes before `start` has returned
+                Timer(AGAIN_SECONDS, os.kill, (os.getpid(), rearm())).start()
+                return
 
     sys.unraisablehook = notice
     try:

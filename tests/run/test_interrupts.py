@@ -7,10 +7,12 @@ import signal
 import time
 from collections.abc import Iterator
 from threading import Timer
+from typing import ClassVar
 
 import pytest
 
 from testbed.run.interrupts import SIGNALS, Interrupted, Interrupts
+from testbed.values import signals
 
 
 @pytest.fixture(autouse=True)
@@ -114,6 +116,25 @@ def test_a_signal_in_a_finalizer_is_not_lost() -> None:
     with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.allowed():
         Signalling()
         time.sleep(60)
+
+
+def test_a_signal_is_not_lost_if_it_comes_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy host, it comes before the thread that sends it is known to have started."""
+
+    class Late(Timer):
+        started: ClassVar[list[Late]] = []
+
+        def start(self) -> None:
+            super().start()
+            self.started.append(self)
+            if len(self.started) == 1:
+                self.join()
+
+    monkeypatch.setattr(signals, "Timer", Late)
+    with Interrupts() as interrupts, pytest.raises(Interrupted), interrupts.allowed():
+        Signalling()
+        time.sleep(60)
+    assert len(Late.started) == 2
 
 
 def test_a_signal_during_a_fork_is_not_lost() -> None:
