@@ -4,7 +4,7 @@
     ├── ScenarioError          2   the scenario or the command line is invalid
     ├── HostError              3   the host lacks something: a capability, a kernel option, memory
     ├── DataError              4   a data set, or a file of a run, is missing or damaged
-    ├── NodeError              5   a node or the bring-up failed
+    ├── NodeError              5   a node or the bring-up failed, or has ended
     ├── RunNotFound            7   the run does not exist
     ├── RejectedError          8   a message from a peer was refused (roles)
     ├── AlgorithmError        10   an algorithm violated its contract

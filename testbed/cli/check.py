@@ -47,13 +47,22 @@ def command(file: Path, settings: tuple[str, ...]) -> int:
     broken = False
     for title, findings in run_isolated(lambda opened: _try(file, asked, opened), label=str(file)):
         click.echo(title)
-        for promise, problem, trace in findings:
-            click.echo(f"  {'BROKEN' if problem else 'kept  '}  {promise}")
+        for problem, alike in _by_problem(findings).items():
+            for promise, _ in alike:
+                click.echo(f"  {'BROKEN' if problem else 'kept  '}  {promise}")
             if problem:
+                broken = True
                 click.echo(f"          {problem}")
-                click.echo(trace, err=True, nl=False)
-            broken = broken or bool(problem)
+                click.echo(alike[0][1], err=True, nl=False)
     return AlgorithmError.exit_code if broken else 0
+
+
+def _by_problem(findings: Sequence[tuple[str, str, str]]) -> dict[str, list[tuple[str, str]]]:
+    """Return the promises by their problem, each with its traceback: one fault may break many."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for promise, problem, trace in findings:
+        found.setdefault(problem, []).append((promise, trace))
+    return found
 
 
 def _try(file: Path, asked: Sequence[Override], opened: Opened) -> list[CheckReport]:

@@ -102,6 +102,8 @@ class Terminal(RunListener):
             click.echo(f"{summary['state']} before any update{why}")
             if summary["reason"].startswith(DIVERGED):
                 click.echo(FIX_DIVERGED_AT_ONCE)
+            elif summary["state"] != "failed" and summary["algorithm"]["name"] == "custom":
+                click.echo("`testbed check FILE` tests whether your algorithm sends updates")
             click.echo(f"folder: {folder.path}")
         if torn_down:
             click.echo(_what_is_left(folder))

@@ -77,7 +77,7 @@ class ReportPipe:
             if "error" in self._reported:
                 raise decode_error(self._reported["error"])
             if not self._readable(deadline - time.monotonic()):
-                raise self._failure(f"did not report {key!r} in time")
+                raise self._failure(f"did not report {key!r} in time", hint=_hint_for_late())
             self._read(key)
         return self._reported[key]
 
@@ -94,9 +94,16 @@ class ReportPipe:
         for line in lines:
             self._reported.update(json.loads(line))
 
-    def _failure(self, what: str) -> NodeError:
+    def _failure(self, what: str, *, hint: str = "") -> NodeError:
         self._complete()
-        return NodeError(f"{self._writer}: {what}.{last_lines(self._log)}")
+        return NodeError(f"{self._writer}: {what}.{last_lines(self._log)}", hint=hint)
+
+
+def _hint_for_late() -> str:
+    return (
+        f"This host's load is {os.getloadavg()[0]:.0f} with {os.cpu_count()} CPUs: if it is too "
+        "busy, end other programs, or use fewer workers."
+    )
 
 
 def last_lines(log: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from pathlib import Path
 from testbed.errors import HostError, TestbedError
 from testbed.run.runtime import is_simulated
 from testbed.runtimes.base import RuntimeDriver
-from testbed.runtimes.lock import end_holder
+from testbed.runtimes.lock import POLL_SECONDS, end_holder, is_controlled
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.events import follow_ps_events
@@ -21,6 +22,8 @@ from testbed.telemetry.untrusted import SpoiledError
 
 BY_DOWN = "stopped by `testbed down`"
 SIMULATION_SECONDS = 30.0
+REPORT_SECONDS = 30.0
+"""How long to wait for a controller to write the report of a run of which nothing is left."""
 REQUEST = "down"
 """File in ``control/`` while a run is being ended, so that its controller sees no failure."""
 
@@ -105,6 +108,9 @@ def _end(
 ) -> tuple[bool, tuple[str, ...]]:
     folder.check_owner()
     acted, hosts = _stop(folder, driver)
+    deadline = time.monotonic() + REPORT_SECONDS
+    while is_controlled(folder) and time.monotonic() < deadline:
+        time.sleep(POLL_SECONDS)  # a lock cannot be waited for with a timeout
     if folder.state().state in ENDED:  # an attached controller has recorded it by now
         return acted, hosts
     reason = own_end(folder)

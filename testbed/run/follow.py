@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from testbed.errors import NodeError
-from testbed.host.process import Process
 from testbed.plan.written import read_plan
 from testbed.run.agents import connect
 from testbed.runtimes.agent.client import AgentEndedError
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import RuntimeDriver
+from testbed.runtimes.lock import is_controlled
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.events import EventReader
 from testbed.telemetry.files import LineReader
@@ -71,7 +71,7 @@ def follow_events(folder: RunFolder) -> Iterator[Entry]:
 
 
 def wait_for_end(folder: RunFolder, *, timeout_seconds: float | None) -> RunState | None:
-    """Wait until a run's controller has ended, and the run too if the controller left it running.
+    """Wait until a run's report is written, or the run has ended without its controller.
 
     Returns the run's last state, which is not a final one if its controller was killed; None
     if it is still running after the timeout.
@@ -81,7 +81,7 @@ def wait_for_end(folder: RunFolder, *, timeout_seconds: float | None) -> RunStat
     """
     begun = time.monotonic()
     while True:
-        controlled = _is_controlled(folder)  # checked first: then all that it wrote is visible
+        controlled = is_controlled(folder)  # checked first: then all that it wrote is visible
         alive = folder.alive()
         state = folder.state()
         waited = time.monotonic() - begun
@@ -91,15 +91,6 @@ def wait_for_end(folder: RunFolder, *, timeout_seconds: float | None) -> RunStat
         if timeout_seconds is not None and waited >= timeout_seconds:
             return None
         time.sleep(LOOK_SECONDS)  # neither a lock nor a file can be waited for with a timeout
-
-
-def _is_controlled(folder: RunFolder) -> bool:
-    """Return whether the process that holds the lock lives; it writes the summary last of all."""
-    try:
-        controller = Process.parse(folder.lock.read_text())
-    except FileNotFoundError:
-        return False
-    return controller is not None and controller.alive()
 
 
 def running_nodes(folder: RunFolder) -> Mapping[str, NodeState]:

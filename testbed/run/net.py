@@ -128,7 +128,7 @@ class Links:
         if lost:
             raise HostLostError(" ".join(lost))
         until = "until it is reset" if duration is None else f"for {duration} of emulated time"
-        return f"changed {changed} links {until}"
+        return f"changed {_links(changed)} {until}"
 
     def reset(self, selectors: Sequence[str]) -> str:
         """Restore the scenario's links of the matching nodes, by default all; return the count."""
@@ -137,7 +137,7 @@ class Links:
         done = self.agent.reset_links(self._linked(selectors) if selectors else names, by_hand=True)
         if done.failure:
             raise NodeError(f"some links could not be reset: {done.failure}")
-        return f"reset {len(done.nodes)} links"
+        return f"reset {_links(len(done.nodes))}"
 
     def _trunks(self) -> dict[str, LinkSpec]:
         return {trunk.name: trunk.link for trunk in self.plan.network.trunks}
@@ -218,6 +218,10 @@ def open_links(folder: RunFolder) -> Iterator[Links]:
         raise ended from error
     with agent:
         yield Links(plan, folder, driver, agent)
+
+
+def _links(count: int) -> str:
+    return f"{count} link{'' if count == 1 else 's'}"
 
 
 def _fields(text: str, option: str) -> dict[str, Any]:

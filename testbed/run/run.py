@@ -163,7 +163,8 @@ class Execution:
     ) -> None:
         """Tear down, and only then record the outcome: a run with an outcome has left nothing.
 
-        The lock is released last: a process that waits for it finds a folder with no writers.
+        The lock is released last: a process that waits for it finds a folder to which only this
+        process may still write, its report (see ``controlling``).
 
         Raises:
             NotTornDown: something was left.

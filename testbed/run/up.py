@@ -34,6 +34,7 @@ from testbed.run.settle import Settled, settle, users_of
 from testbed.run.setup import Setup
 from testbed.run.training import Training
 from testbed.run.workload import WorkloadCourse
+from testbed.runtimes.lock import controlling
 from testbed.scenario.schema import Scenario
 from testbed.telemetry.event_kinds import RuntimeChosen
 from testbed.telemetry.folder import RunFolder
@@ -75,15 +76,17 @@ def concluded(
     A run that ended before it recorded its own end counts as failed.
     """
     verdict: list[bool] = []
-    try:
-        yield verdict.pop
-    except BaseException as failure:
-        with suppress(OSError, TestbedError):
-            _not_begun(folder, failure, now=now)
-        with suppress(OSError, RunNotFound):  # the first error must be reported
-            listener.conclude(folder, torn_down=contained and not isinstance(failure, NotTornDown))
-        raise
-    verdict.append(listener.conclude(folder, torn_down=contained))
+    with controlling(folder):
+        try:
+            yield verdict.pop
+        except BaseException as failure:
+            with suppress(OSError, TestbedError):
+                _not_begun(folder, failure, now=now)
+            torn_down = contained and not isinstance(failure, NotTornDown)
+            with suppress(OSError, RunNotFound):  # the first error must be reported
+                listener.conclude(folder, torn_down=torn_down)
+            raise
+        verdict.append(listener.conclude(folder, torn_down=contained))
 
 
 def _not_begun(folder: RunFolder, failure: BaseException, *, now: float) -> None:

@@ -1,4 +1,7 @@
-"""The lock of a run: taken by the process that starts it, awaited by a process that ends it."""
+"""The lock of a run: taken by the process that starts it, awaited by a process that ends it.
+
+A run's agent holds it, too. A second one is only its controller's, until the report is written.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,33 @@ def holding_lock(folder: RunFolder) -> Iterator[None]:
     finally:
         os.ftruncate(lock, 0)
         os.close(lock)
+
+
+@contextmanager
+def controlling(folder: RunFolder) -> Iterator[None]:
+    """Inside, this process, or one that it forks, controls the run and then writes its report."""
+    folder.control.mkdir(mode=0o700, exist_ok=True)
+    handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(handle)
+
+
+def is_controlled(folder: RunFolder) -> bool:
+    """Return whether the run's controller lives, and has not written its report yet."""
+    try:
+        handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:  # the folder was deleted
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:

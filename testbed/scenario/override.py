@@ -80,7 +80,8 @@ class Override:
         """Set the value in the document, with the option as its origin.
 
         Raises:
-            ScenarioError: the path passes through a value that is not a mapping.
+            ScenarioError: the path passes through a value that is not a mapping, and no list with
+                such an item.
         """
         return replace(document, root=self._put(document.root, root, 0))
 
@@ -90,7 +91,10 @@ class Override:
             return Node.of(self.value, self.option, self.line)
         key = self.keys[depth]
         if node is None or node.value is None:
-            node = Node({}, self.option, self.line)
+            listed = schema is not None and schema.enter(0) is not None
+            node = Node(() if listed else {}, self.option, self.line)
+        if isinstance(node.value, tuple):
+            return self._put_in_list(node, schema, depth)
         if schema is not None and schema.is_family:
             if node.short and node.short[0] == key:  # the path has the short form, too
                 inside = schema.members.get(key)
@@ -105,6 +109,23 @@ class Override:
             raise ScenarioError([Problem(self.option, self.line, path, found, expected)])
         changed = self._put(node.inside(key), inside, depth + 1)
         return replace(node, value={**node.value, key: changed})
+
+    def _put_in_list(self, node: Node, schema: SchemaNode | None, depth: int) -> Node:
+        """Set the override in the item of a list whose index is the next key; see ``_put``."""
+        key, last = self.keys[depth], len(node.value) - 1
+        index = int(key) if key.isdecimal() else last + 1
+        if index > last:
+            path, found = (
+                dotted(self.keys[:depth]),
+                display(node.data) if node.value else "no items",
+            )
+            numbers = (
+                f"an item's number, 0 to {last}, in place of `{key}`, or " if node.value else ""
+            )
+            expected = f"{numbers}the whole list: {path}=[...]"
+            raise ScenarioError([Problem(self.option, self.line, path, found, expected)])
+        changed = self._put(node.value[index], schema and schema.enter(index), depth + 1)
+        return replace(node, value=(*node.value[:index], changed, *node.value[index + 1 :]))
 
 
 def extend(document: Document, root: SchemaNode, locate: Locate | None) -> Document:

@@ -8,7 +8,6 @@ server releases a reply ─> down the links ─> the worker trains and thinks �
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import inf
@@ -38,8 +37,6 @@ from testbed.simulation.simulated_run import SimulatedRun
 from testbed.simulation.worker import Cycle, Paused
 from testbed.telemetry.ps_events import Crashed, Evaluated, Left, Rejected
 from testbed.telemetry.rows import STREAMED, UPDATE
-
-BUFFERED_ROWS = 200
 
 
 @dataclass
@@ -99,16 +96,11 @@ class Engine(SimulatedRun):
             self._save_at = self.checkpoints.after(0, 0.0)
 
     def continue_run(self) -> None:
-        """Continue to the last evaluation; what was applied before a failure is recorded, too."""
-        try:
-            while not self.server.finished and self.events.advance():
-                self.recorder.time_passed()
-                if self.checkpoints is not None and not self.server.finished:
-                    self._save(self.checkpoints)
-        except BaseException:
-            with suppress(OSError):  # the first error is reported
-                self._flush()
-            raise
+        """Continue to the last evaluation."""
+        while not self.server.finished and self.events.advance():
+            self.recorder.time_passed()
+            if self.checkpoints is not None and not self.server.finished:
+                self._save(self.checkpoints)
         self._evaluate(None)
 
     @property
@@ -134,7 +126,6 @@ class Engine(SimulatedRun):
         version, now = self.server.version, self.events.now
         if version >= self._save_at.version and now >= self._save_at.time:
             self._save_at = schedule.after(version, now)
-            self._flush()
             self.save(self)
 
     def silence(self, worker: int) -> None:
@@ -174,9 +165,8 @@ class Engine(SimulatedRun):
         if found := self._record.end_round(now):
             self.recorder.event(found)
         if effects.applied:
-            self.faults.reached(self.server.version)
-        if len(self._rows) >= BUFFERED_ROWS:
             self._flush()
+            self.faults.reached(self.server.version)
         for worker in effects.removed:
             self.faults.forget(worker)
             self.recorder.event(Left(f"w{worker}", silence_reason(self.server.dead_after)))
@@ -362,7 +352,6 @@ class Engine(SimulatedRun):
         """Evaluate the current model on some images, or on all (None)."""
         own = self.workers.evaluate(self.server.half.parameters, images=images)
         evaluation = replace(own, metrics={**own.metrics, **self._record.clients})
-        self._flush()  # so that no update is recorded after an evaluation of its model
         evaluated = Evaluated(
             time_seconds=self.events.now,
             version=self.server.version,
@@ -378,7 +367,7 @@ class Engine(SimulatedRun):
         return evaluation
 
     def _flush(self) -> None:
-        """Record the buffered rows; they are not recorded again if this is interrupted."""
+        """Record the updates that were applied together."""
         rows = np.array(self._rows, STREAMED if self._record.streamed else UPDATE)
         self._rows.clear()
         self.recorder.updates(rows)

@@ -6,12 +6,18 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from testbed.algorithms import CustomAlgorithm, configured
+from testbed.algorithms.base import Reply, Stream, WorkerHalf
 from testbed.algorithms.custom import open_config
+from testbed.algorithms.frame.actions import Arrived, Computed, Step
 from testbed.algorithms.frame.contract import examine
-from testbed.errors import ScenarioError
+from testbed.algorithms.frame.worker import Shard, Worker
+from testbed.errors import AlgorithmError, ScenarioError
+from testbed.payloads import Dense, Vector
+from testbed.payloads.layout import Layout
 from testbed.run.prepare import custom_files
 from testbed.scenario import Override, Scenario, dump, load, load_text
 from testbed.values.user_code import UserCode
@@ -196,3 +202,32 @@ def test_the_documented_algorithm_keeps_the_contract(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(source, encoding="utf-8")
     config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
     assert [one for one in examine(config) if one.problem] == []
+
+
+class Quiet(WorkerHalf):
+    """As that of Mine, but no code of the user's own."""
+
+    def step(self, gradient: Vector, samples: int, now: float) -> None:
+        return None
+
+
+def train_locally(half: WorkerHalf, *, own: int) -> None:
+    """Give a worker with this many samples 10,001 gradients of two samples each."""
+    shard = Shard(np.arange(own), np.random.default_rng(0))
+    loop = Worker(half, Stream(2, own=own), shard, think=lambda: 0.0).loop()
+    next(loop)
+    action = loop.send(Arrived(0.0, Reply(Dense(np.zeros(2, np.float32)), 0)))
+    for _ in range(10_001):
+        assert isinstance(action, Step)
+        action = loop.send(Computed(0.0, np.ones(2, np.float32)))
+
+
+def test_a_worker_that_never_pushes_breaks_the_contract(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
+    config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
+    given = Layout(("weight",), ((2,),)), 1, np.random.default_rng(0)
+    mine, _ = config.halves()
+    with pytest.raises(AlgorithmError, match=r"mine\.py:8: .* the first 10,000 gradients of w0"):
+        train_locally(mine(config, *given), own=40)
+    train_locally(mine(config, *given), own=42)  # 500 epochs are 10,500 steps
+    train_locally(Quiet(config, *given), own=40)

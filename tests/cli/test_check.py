@@ -50,6 +50,23 @@ def test_a_broken_promise_has_a_line_and_the_traceback(
     assert "Traceback (most recent call last)" in told.err
 
 
+def test_a_fault_that_breaks_several_promises_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = (SHIPPED / "dc_asgd.py").read_text(encoding="utf-8")
+    file = tmp_path / "mine.py"
+    file.write_text(re.sub(r"(def step\(.*)", r"\1\n        gone()", source))
+    assert main(["check", str(file)]) == 10
+    told = capsys.readouterr()
+    assert told.out.count("BROKEN") > 3
+    lines = told.out.splitlines()
+    broken = [line.startswith("  BROKEN") for line in lines]
+    first, after = broken.index(True), broken.index(True) + sum(broken)
+    assert all(broken[first:after])
+    assert "NameError: name 'gone' is not defined" in lines[after]
+    assert told.out.count("NameError") == told.err.count("Traceback") == 1
+
+
 @pytest.mark.parametrize(
     ("source", "status", "expected"),
     [

@@ -110,6 +110,7 @@ def test_terminating_the_controller_ends_the_run(bed: Any, name: str) -> None:
 def test_down_ends_a_detached_run(bed: Any, name: str) -> None:
     bed("up", bed.scenario, "--detach", "--name", name, "--set", "stop.updates=100000")
     bed("down", name)
+    assert (bed.runs / name / "summary.json").exists()
     bed("wait", name, status=130)
     assert bed.leftovers(name) == []
 

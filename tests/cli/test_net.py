@@ -108,7 +108,7 @@ def test_a_change_is_applied_expires_and_is_recorded(
     live: LiveRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert net(live, "set", "--class", "slow", "--up", "500kbit", "--for", "2s") == 0
-    assert capsys.readouterr().out == "changed 1 links for 2s of emulated time\n"
+    assert capsys.readouterr().out == "changed 1 link for 2s of emulated time\n"
     made, ended = live.await_event("link_changed", 2)[:2]
     assert (made["action"], made["nodes"], made["up"]["rate"]) == ("set", ["w2"], "1mbit")
     assert ended["action"] == "expired"
@@ -123,7 +123,7 @@ def test_nodes_of_several_classes_are_named(
     assert capsys.readouterr().out == "changed 3 links until it is reset\n"
     assert net(live, "reset", "w0") == 0
     assert net(live, "reset") == 0
-    assert capsys.readouterr().out == "reset 1 links\nreset 2 links\n"
+    assert capsys.readouterr().out == "reset 1 link\nreset 2 links\n"
 
 
 def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
@@ -137,7 +137,7 @@ def test_a_class_is_probed_with_its_current_links_and_no_node_is_left(
     assert fast["up_bits_per_second"] == pytest.approx(20e6, rel=0.05)
     assert fast["message_down_seconds"] > 17_000 * 8 / 10e6 * 0.8
     assert net(live, "reset") == 0
-    assert capsys.readouterr().out == "reset 1 links\n"
+    assert capsys.readouterr().out == "reset 1 link\n"
     assert main(["ps", "live", "--json", "--runs", str(live.folder.parent)]) == 0
     nodes = json.loads(capsys.readouterr().out)
     assert [node["node"] for node in nodes] == ["ps", "evaluator", "w0", "w1", "w2"]

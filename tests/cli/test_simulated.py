@@ -67,6 +67,31 @@ def test_rerunning_a_run_folder_is_bit_identical(bed: Any, name: str) -> None:
     assert "a run to repeat with --again RUN" in bed("up", status=2).stderr
 
 
+SILENT = """\
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
+
+class Mine(AlgorithmConfig):
+    def halves(self):
+        return Worker, Server
+
+class Worker(WorkerHalf):
+    def step(self, gradient, samples, now):
+        return None
+
+class Server(ServerHalf):
+    def push(self, worker, update, now):
+        return ()
+"""
+
+
+def test_own_code_that_never_pushes_ends_its_run(bed: Any, name: str) -> None:
+    (bed.scenario.parent / "mine.py").write_text(SILENT)
+    mine = ("--set", "algorithm={custom: {file: mine.py, class: Mine}}", "--set", "model=mlp",
+            "--set", "model.hidden=[1]", "--set", "workers.batch_size=40")  # fmt: skip
+    done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, *mine, status=10)
+    assert "mine.py:8: the worker side of Mine violated the contract: step has ret" in done.stderr
+
+
 @pytest.mark.parametrize("option", ["--detach", "--keep"])
 def test_detach_and_keep_are_refused_without_containers(bed: Any, name: str, option: str) -> None:
     done = bed("up", bed.scenario, "--runtime", "simulated", "--name", name, option, status=2)

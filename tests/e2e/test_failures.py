@@ -53,6 +53,22 @@ class OneNan(Net):
 """
 """Half of the updates is all that w0 and w2 of OneNan have to hurry for: each has its turn."""
 
+SILENT = """\
+from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
+
+class Mine(AlgorithmConfig):
+    def halves(self):
+        return Worker, Server
+
+class Worker(WorkerHalf):
+    def step(self, gradient, samples, now):
+        return None
+
+class Server(ServerHalf):
+    def push(self, worker, update, now):
+        return ()
+"""
+
 
 def up_with(bed: Any, network: str) -> Any:
     (bed.path / "net.py").write_text(NETWORKS)
@@ -103,6 +119,15 @@ def test_a_worker_whose_push_is_rejected(bed: Any) -> None:
     assert len(run.updates) == 150
     assert set(run.updates["node"]) == {"w0", "w2"}
     assert run.state.state == "finished"
+
+
+def test_own_code_that_sends_no_update_is_answered_with_check(bed: Any) -> None:
+    (bed.path / "mine.py").write_text(SILENT)
+    mine = "algorithm={custom: {file: ./mine.py, class: Mine}}"
+    done = bed.up("--set", mine, "--set", "stop={time: 1s}").end()
+    assert done.status == 6
+    assert "finished before any update: 1 s of emulated time passed" in done.out
+    assert "`testbed check FILE` tests whether your algorithm sends updates" in done.out
 
 
 def test_a_diverging_training_ends_at_once(bed: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -106,10 +107,11 @@ def test_an_os_error_becomes_a_node_error(pipe: tuple[ReportPipe, int]) -> None:
 def test_silence_shows_the_end_of_the_log(pipe: tuple[ReportPipe, int], tmp_path: Path) -> None:
     reports, writer = pipe
     (tmp_path / "w3.log").write_text("".join(f"line {i}\n" for i in range(20)))
-    with pytest.raises(
-        NodeError, match=r"(?s)w3: did not report 'pid' in time\. .*line 10\n.*line 19$"
-    ):
+    with pytest.raises(NodeError, match="w3: did not report 'pid' in time") as late:
         reports.expect("pid", deadline=time.monotonic())
+    assert re.search(r"(?s)line 10\n.*line 19$", late.value.message)
+    load = rf"This host's load is \d+ with {os.cpu_count()} CPUs: .* use fewer workers\."
+    assert re.fullmatch(load, late.value.hint)
     os.close(writer)
     with pytest.raises(NodeError, match=r"(?s)w3: exited before it reported 'pid'\. .*line 19$"):
         reports.expect("pid", deadline=soon())

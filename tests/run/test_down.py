@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from testbed.errors import HostError, TestbedError
 from testbed.run.down import asked_to_end, end_all, end_run
+from testbed.runtimes.lock import controlling
 from testbed.telemetry.entry import NAMES
 from testbed.telemetry.event_kinds import State
 from testbed.telemetry.events import EventLog
@@ -109,6 +111,24 @@ def test_a_run_that_ended_without_its_controller(
             log.write(event)
     assert end(folder, Host({"r1"})).acted
     assert (folder.state().state, folder.state().reason) == (state, reason)
+
+
+def test_the_report_of_a_run_is_awaited(tmp_path: Path) -> None:
+    folder, stopped, complete = make(tmp_path, "r1", "finished"), Event(), list[bool]()
+    host = Host({"r1"}, on_stop=lambda _: stopped.set())
+
+    def down() -> None:
+        end(folder, host)
+        complete.append(folder.summary.exists())
+
+    ending = Thread(target=down)
+    with controlling(folder):
+        ending.start()
+        assert stopped.wait(30)
+        ending.join(0.3)
+        folder.summary.write_text("{}")
+    ending.join()
+    assert complete == [True]
 
 
 def test_remains_of_a_finished_run_are_removed_and_its_state_is_kept(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed.run.follow import Line, follow_logs, read_logs
+from testbed.run.follow import Line, follow_logs, read_logs, wait_for_end
+from testbed.runtimes.lock import controlling
 from testbed.telemetry.folder import RunFolder
 
 
@@ -38,3 +39,14 @@ def test_following_ends_with_the_run_and_loses_nothing(folder: RunFolder) -> Non
         log.write("o\nlast words")
     os.close(lock)
     assert list(lines) == [Line("w0", "two"), Line("w0", "last words")]
+
+
+def test_a_run_is_awaited_until_its_report_is_written_by_a_process_that_lives_on(
+    folder: RunFolder,
+) -> None:
+    folder.move("finished", now=1.0)
+    with controlling(folder):
+        assert wait_for_end(folder, timeout_seconds=0.0) is None
+    ended = wait_for_end(folder, timeout_seconds=0.0)
+    assert ended is not None
+    assert ended.state == "finished"

@@ -54,6 +54,19 @@ def test_another_member_by_name(small: str) -> None:
     assert changed(small, "algorithm.name=asgd").algorithm.name == "asgd"
 
 
+def test_an_item_of_a_list_by_its_number(small: str) -> None:
+    text = f"{small}evaluate: {{metrics: [top1, {{top_k: {{k: 3}}}}]}}\n"
+    scenario = changed(text, "evaluate.metrics.0=top5", "evaluate.metrics.1.k=4")
+    expected = "[top5, {top_k: {k: 4}}]"
+    assert scenario == changed(small, f"evaluate.metrics={expected}")
+    assert "evaluate.metrics.1.l: found an unknown key" in refusal(text, "evaluate.metrics.1.l=4")
+    for key in ("2", "top1"):
+        assert (
+            f"expected an item's number, 0 to 1, in place of `{key}`, or the whole list"
+            in refusal(text, f"evaluate.metrics.{key}=top5")
+        )
+
+
 @pytest.mark.parametrize(
     ("option", "message"),
     [
@@ -63,6 +76,7 @@ def test_another_member_by_name(small: str) -> None:
         ("algorithm.ration=1", "algorithm.ration: found an unknown key"),
         ("algorithm.adacomp.ratio=1", "algorithm.adacomp: found an unknown key"),
         ("name.first=x", "name: found 'small', expected a mapping, to set `first` in it"),
+        ("faults.0.at=3s", "faults: found no items, expected the whole list: faults=[...]"),
         ("stop={time: 5}", "stop.time: found 5, a number without a unit"),
         ("seed=[", "found broken YAML"),
         ("seed=!!int 3", "found the tag !!int"),

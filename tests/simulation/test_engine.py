@@ -66,6 +66,23 @@ class Record(Sink):
         self.seen.extend(("update", int(row["version_applied"])) for row in rows)
 
 
+def test_updates_are_recorded_when_they_are_applied(world: World) -> None:
+    """One worker pushes at 1.02, 2.04, ...: at 3.5, progress shows three updates."""
+    record, shown = Record(), list[tuple[str, int]]()
+
+    def planned(engine: Engine) -> None:
+        engine.recorder.add(record)
+        engine.events.at(3.5, lambda now: shown.extend(record.seen))
+
+    world(
+        *(Asgd(name="asgd"), StopRule(updates=7)),
+        step_seconds=[1.0],
+        think=lambda worker: lambda: 0.0,
+        planned=planned,
+    )
+    assert shown == [("evaluated", 0), ("update", 0), ("update", 1), ("update", 2)]
+
+
 @pytest.mark.parametrize(
     "error", [KeyboardInterrupt, HostError("full")], ids=["interrupt", "failure"]
 )

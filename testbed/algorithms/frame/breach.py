@@ -34,6 +34,11 @@ def breach(half: WorkerHalf[Any] | ServerHalf[Any], method: str, what: str) -> A
     )
 
 
+def is_own(half: WorkerHalf[Any] | ServerHalf[Any]) -> bool:
+    """Whether a side of the algorithm is the user's own code."""
+    return type(half).__module__.startswith(MODULE)
+
+
 def checked_update(half: WorkerHalf[Any], method: str, update: Any) -> Update:
     """Return the update that ``method`` returned, with its payload as it is sent.
 
@@ -47,8 +52,7 @@ def checked_update(half: WorkerHalf[Any], method: str, update: Any) -> Update:
             found = f"{method} returned an update whose {name} is {number!r}"
             raise breach(half, method, f"{found}, expected a whole number")
     payload = _checked_payload(half, method, update.payload)
-    own = type(half).__module__.startswith(MODULE)
-    if own and (flaw := payload.flaw(half.layout.size)):
+    if is_own(half) and (flaw := payload.flaw(half.layout.size)):
         raise breach(half, method, f"{method} returned an update with {flaw}")
     return update if payload is update.payload else replace(update, payload=payload)
 

@@ -30,7 +30,7 @@ from testbed.algorithms.frame.actions import (
     Think,
     Work,
 )
-from testbed.algorithms.frame.breach import breach, checked_update
+from testbed.algorithms.frame.breach import breach, checked_update, is_own
 from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.record import EVALUATED
 from testbed.algorithms.parts.state import pack_half, restore_half
@@ -39,6 +39,10 @@ from testbed.payloads.encodings import Encoding, as_sent
 from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
+
+MOST_STEPS, MOST_EPOCHS = 10_000, 500
+"""A worker of the user's own algorithm must push before it has trained for this many steps and
+local epochs, or its training might never end. Averaging models once needs up to 300 epochs."""
 
 _Own = TypeVar("_Own", Arrived, Taken, Computed, Passed, Found)
 
@@ -179,8 +183,9 @@ class Worker:
         while going_on:
             if self._received:
                 yield from self._evaluate()
-            update = None
+            update, steps, samples = None, 0, 0
             while update is None:
+                self._check_local(steps, samples)
                 if self._held is None and not (yield from self._begin_step()):
                     return
                 if self._held is None:  # no samples arrived, so there is no gradient
@@ -190,10 +195,19 @@ class Worker:
                 gradient, self._held = self._held, None
                 self.half.loss = self._loss
                 update = self.half.step(gradient, self._count, self._now)
+                steps, samples = steps + 1, samples + self._count
             seconds = self.think()
             if seconds > 0:
                 yield from self._ask(Think(seconds), Passed)
             going_on = yield from self._send(update, "step")
+
+    def _check_local(self, steps: int, samples: int) -> None:
+        """Reject own code that trains locally without ever pushing."""
+        few = steps < MOST_STEPS or samples < MOST_EPOCHS * (self.stream.own or 0)
+        if self._sequence or few or not is_own(self.half):
+            return
+        what = f"step has returned None for the first {steps:,} gradients of w{self.half.index}"
+        raise breach(self.half, "step", f"{what}, which has pushed nothing yet: return an Update")
 
     def _evaluate(self) -> Generator[Action, Outcome, None]:
         """Evaluate the model that has arrived."""
