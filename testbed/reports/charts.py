@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
-from testbed.reports.measures import WINDOW, moving_average, values
+from testbed.reports.measures import WINDOW, moving_average, scheduled, values
 from testbed.reports.record import metric_columns
 from testbed.telemetry.entry import Entry
 
@@ -182,18 +182,22 @@ def _extra(runs: Sequence[Run]) -> list[str]:
 
 
 def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: int) -> Chart:
-    """Return accuracy or loss during the training; for a single run also its moving average."""
+    """Return accuracy or loss during the training.
+
+    For a single run also the moving average of the scheduled evaluations.
+    """
     (x_scale, x_title), (y_scale, y_title) = AXES[against], vertical(column)
     series = []
     for run in runs:
         during = run.evaluations[~run.evaluations["final"]]
         x = during[against].to_numpy(np.float64) / x_scale
-        found = values(during, column)
-        y = found.to_numpy(np.float64) * y_scale
+        y = values(during, column).to_numpy(np.float64) * y_scale
         alone = len(runs) == 1
         series.append(curve("one evaluation" if alone else run.name, x, y, most=most))
-        if alone and len(y) >= WINDOW:
-            smooth = moving_average(found).to_numpy(np.float64) * y_scale
+        due = scheduled(run.evaluations, run.scenario)
+        if alone and len(due) >= WINDOW:
+            x = due[against].to_numpy(np.float64) / x_scale
+            smooth = moving_average(values(due, column)).to_numpy(np.float64) * y_scale
             series.append(curve(f"mean of the last {WINDOW}", x, smooth, most=most))
     what, where = (one.partition(" (")[0].partition(" at ")[0] for one in (y_title, x_title))
     return Chart(name, f"{what.capitalize()} against {where}", x_title, y_title, tuple(series))
