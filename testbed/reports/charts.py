@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from testbed.models.metrics import ACCURACY, besides_defaults, title_of, unit_of
 from testbed.reports.history import RunHistory
-from testbed.reports.measures import WINDOW, moving_average, values
+from testbed.reports.measures import WINDOW, moving_average, scheduled, values
 from testbed.reports.record import metric_columns
 from testbed.telemetry.entry import Entry
 
@@ -182,7 +182,10 @@ def _extra(runs: Sequence[Run]) -> list[str]:
 
 
 def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: int) -> Chart:
-    """Return accuracy or loss during the training; for a single run also its moving average."""
+    """Return accuracy or loss during the training.
+
+    For a single run also the moving average of the scheduled evaluations.
+    """
     (x_scale, x_title), (y_scale, y_title) = AXES[against], vertical(column)
     series = []
     for run in runs:
@@ -191,8 +194,10 @@ def _evaluated(runs: Sequence[Run], name: str, against: str, column: str, most: 
         found = values(during, column)
         alone = len(runs) == 1
         series.append(curve("one evaluation" if alone else run.name, x, found * y_scale, most=most))
-        if alone and len(found) >= WINDOW:
-            smooth = moving_average(found) * y_scale
+        due = scheduled(run.evaluations, run.scenario)
+        if alone and len(due) >= WINDOW:
+            x = due[against] / x_scale
+            smooth = moving_average(values(due, column)) * y_scale
             series.append(curve(f"mean of the last {WINDOW}", x, smooth, most=most))
     what, where = (one.partition(" (")[0].partition(" at ")[0] for one in (y_title, x_title))
     return Chart(name, f"{what.capitalize()} against {where}", x_title, y_title, tuple(series))

@@ -12,7 +12,7 @@ import numpy as np
 
 from testbed.models.metrics import ACCURACY, unit_of
 from testbed.reports.charts import COLOURS, Chart, Series, vertical
-from testbed.reports.measures import WINDOW, moving_average
+from testbed.reports.measures import WINDOW, moving_average, scheduled
 from testbed.reports.record import metric_columns
 from testbed.reports.table import describe_algorithm, describe_think
 from testbed.telemetry.files import write_atomically, writing
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from testbed.reports.frames import Run
+    from testbed.scenario.schema import Scenario
 
 SIZE_INCHES = (8.0, 5.0)
 PANEL_INCHES = (4.0, 2.9)
@@ -88,7 +89,9 @@ def write_figure(run: Run, summary: Mapping[str, Any]) -> bool:
     column = next(iter(metric_columns(run.evaluations)), "loss")
     if run.evaluations[column].isna().all():
         column = "loss"
-    write_picture(run.folder.figure, against_ingress(run.evaluations, summary, column))
+    write_picture(
+        run.folder.figure, against_ingress(run.evaluations, run.scenario, summary, column)
+    )
     return True
 
 
@@ -252,12 +255,15 @@ def add_legend(figure: Figure, grid: Sequence[Axes], *, columns: int) -> None:
 
 
 def against_ingress(
-    evaluations: pd.DataFrame, summary: Mapping[str, Any], column: str = ACCURACY
+    evaluations: pd.DataFrame,
+    scenario: Scenario,
+    summary: Mapping[str, Any],
+    column: str = ACCURACY,
 ) -> Figure:
     """Plot a run's metric or loss against the payload pushed until then.
 
-    Dots are single evaluations, the line is their moving average, the diamond is the final
-    evaluation on all test samples.
+    Dots are single evaluations, the line is the moving average of the scheduled ones, the diamond
+    is the final evaluation on all test samples.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -266,14 +272,15 @@ def against_ingress(
     FigureCanvasAgg(figure)
     axes = figure.add_axes((0.095, 0.195, 0.875, 0.685))
     scale, unit = _unit(float(evaluations["payload_up_bytes"].max()))
-    during = evaluations[~evaluations["final"]]
+    during, due = evaluations[~evaluations["final"]], scheduled(evaluations, scenario)
     y_scale, y_title = vertical(column)
     ingress, values = during["payload_up_bytes"] / scale, during[column] * y_scale
     axes.plot(
         ingress, values, "-o", color=LIGHT, linewidth=1, markersize=3.5, label="one evaluation"
     )
-    if len(values) >= WINDOW:
-        smooth, label = moving_average(values), f"mean of the last {WINDOW}"
+    if len(due) >= WINDOW:
+        ingress, smooth = due["payload_up_bytes"] / scale, moving_average(due[column]) * y_scale
+        label = f"mean of the last {WINDOW}"
         axes.plot(ingress, smooth, color=BLUE, linewidth=2.2, label=label)
     last = evaluations[evaluations["final"]]
     if len(last):

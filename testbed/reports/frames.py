@@ -104,7 +104,7 @@ def summarise(run: RunRecord) -> dict[str, Any]:
         "encoding": measures.encoding(run.updates, run.scenario),
         "evaluations": len(run.evaluations),
         "missed_evaluations": missed_evaluations(run.evaluations, run.updates, run.scenario),
-        "accuracy": measures.accuracy(run.evaluations),
+        "accuracy": measures.accuracy(run.evaluations, run.scenario),
         "metrics": _metrics(run),
         "loss": measures.loss(run.evaluations),
         "ingress": _direction(measured.ingress, run.updates["payload_up_bytes"].sum()),

@@ -52,10 +52,10 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
     return values.rolling(window).mean()
 
 
-def accuracy(evaluations: pd.DataFrame) -> dict[str, float | None]:
+def accuracy(evaluations: pd.DataFrame, scenario: Scenario) -> dict[str, float | None]:
     """Return accuracies: best, final (all test samples), last, and the best moving average
     during the training. None for regression models."""
-    during = values(evaluations, ACCURACY)[~evaluations["final"]]
+    during = values(scheduled(evaluations, scenario), ACCURACY)
     return {
         **metric(evaluations, ACCURACY, higher=True),
         "best_moving_average": number(moving_average(during).max()),
@@ -85,12 +85,15 @@ def loss(evaluations: pd.DataFrame) -> dict[str, float | None]:
     return {"lowest": found.pop("best"), **found}
 
 
-def scheduled(evaluations: pd.DataFrame, schedule: Schedule) -> pd.DataFrame:
-    """Return the evaluations that were due by the schedule: the first of every period.
+def scheduled(evaluations: pd.DataFrame, scenario: Scenario) -> pd.DataFrame:
+    """Return the evaluations during the training that were due: the first of every period.
 
-    Others were requested by the algorithm, as ADSP and ADACOMM do, and not all algorithms do.
+    Others were requested by the algorithm, as ADSP and ADACOMM do. Counting them, a method would
+    look faster or better because it is evaluated more often.
     """
-    during = evaluations[~evaluations["final"]]
+    during, every = evaluations[~evaluations["final"]], scenario.evaluate.every
+    assert every is not None, "every valid scenario has one"
+    schedule = Schedule.of(every)
     passed = map(schedule.passed, during["version"], during["time_seconds"])
     return during.iloc[np.unique([*passed], return_index=True)[1]]
 

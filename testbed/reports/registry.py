@@ -14,7 +14,7 @@ from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any, Literal
 
 from testbed.models.metrics import ACCURACY, samples_of, title_of, unit_of
-from testbed.reports.measures import damping, final, moving_average, values
+from testbed.reports.measures import damping, final, moving_average, scheduled, values
 from testbed.reports.stability import loss_period, verge_period
 from testbed.reports.streams import (
     floats_per_worker,
@@ -65,13 +65,12 @@ class Definition:
         of: computes it from a run, or from its evaluations; None and NaN mean not measured,
             infinity means never reached. Arguments are passed by name.
         parameters: the arguments in brackets; a window and a node are optional.
-        evaluations: whether ``of`` receives only the table of evaluations.
+        evaluations: whether ``of`` receives only the table of evaluations that were due during
+            the training (``scheduled``).
         metric: the metric that it is about; then ``of`` receives ``higher``, whether a higher
             value of it is better, too.
         column: of the evaluations, if the value is that of the first evaluation that fulfils a
             condition: what was not reached is known to be greater than its last value.
-        scheduled: whether ``of`` receives only evaluations that were due by the schedule, without
-            those that an algorithm requested: it counts them.
     """
 
     title: str
@@ -81,7 +80,6 @@ class Definition:
     evaluations: bool = False
     metric: str = ""
     column: str = ""
-    scheduled: bool = False
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
@@ -92,7 +90,8 @@ def _pickled(run: Run, count: int | None = None) -> float:
 
 def _pickled_to(metric: str) -> Callable[..., float]:
     def pickled(run: Run, **goal: Any) -> float:
-        found = _reached("version", metric)(run.evaluations, **goal)
+        due = scheduled(run.evaluations, run.scenario)
+        found = _reached("version", metric)(due, **goal)
         return _pickled(run, int(found)) if isfinite(found) else found
 
     return pickled
@@ -144,7 +143,7 @@ def _averaged(which: str, metric: str) -> Definition:
     """Return the measure of the best or last moving average of a metric during the training."""
 
     def of(evaluations: pd.DataFrame, window: int, higher: bool) -> float:
-        smooth = moving_average(values(evaluations, metric)[~evaluations["final"]], window=window)
+        smooth = moving_average(values(evaluations, metric), window=window)
         if which == "last":
             return float(smooth.iloc[-1])
         return float(smooth.max() if higher else smooth.min())
@@ -154,8 +153,7 @@ def _averaged(which: str, metric: str) -> Definition:
 
 
 def _lowest_loss(evaluations: pd.DataFrame, window: int) -> float:
-    during = evaluations.loc[~evaluations["final"], "loss"]
-    return float(moving_average(during, window=window).min())
+    return float(moving_average(evaluations["loss"], window=window).min())
 
 
 def _reached(column: str, metric: str) -> Callable[..., float]:
@@ -172,12 +170,12 @@ def _reached(column: str, metric: str) -> Callable[..., float]:
         accuracy: float = nan,
         value: float = nan,
     ) -> float:
-        during, goal = ~evaluations["final"], accuracy if isfinite(accuracy) else value
-        found = values(evaluations, metric)[during]
+        goal = accuracy if isfinite(accuracy) else value
+        found = values(evaluations, metric)
         if found.isna().all():  # as for accuracies of regression models
             return nan
         smooth = moving_average(found, window=window)
-        good = evaluations.loc[during, column][smooth >= goal if higher else smooth <= goal]
+        good = evaluations.loc[smooth >= goal if higher else smooth <= goal, column]
         return inf if good.empty else float(good.iloc[0])
 
     return reached
@@ -231,23 +229,16 @@ def _below(column: str, nth: int = 1) -> Callable[..., float]:
     """
 
     def below(evaluations: pd.DataFrame, loss: float) -> float:
-        found = evaluations.loc[~evaluations["final"] & (evaluations["loss"] < loss), column]
+        found = evaluations.loc[evaluations["loss"] < loss, column]
         return float(found.iloc[nth - 1]) if len(found) >= nth else inf
 
     return below
 
 
 def _evaluated(
-    title: str,
-    unit: str,
-    of: Callable[..., float],
-    *parameters: Argument,
-    column: str = "",
-    scheduled: bool = False,
+    title: str, unit: str, of: Callable[..., float], *parameters: Argument, column: str = ""
 ) -> Definition:
-    return Definition(
-        title, unit, of, parameters, evaluations=True, column=column, scheduled=scheduled
-    )
+    return Definition(title, unit, of, parameters, evaluations=True, column=column)
 
 
 MEASURES: Mapping[str, Definition] = {
@@ -319,7 +310,6 @@ MEASURES: Mapping[str, Definition] = {
         _below("time_seconds", EVALUATIONS),
         "loss",
         column="time_seconds",
-        scheduled=True,
     ),
     "convergence_steps": _evaluated(
         "training steps to the tenth evaluation with a loss below",
@@ -327,7 +317,6 @@ MEASURES: Mapping[str, Definition] = {
         _below("steps", EVALUATIONS),
         "loss",
         column="steps",
-        scheduled=True,
     ),
     "settling_time": _evaluated(
         "convergence: variance of ten losses below 1e-5 near",
@@ -335,7 +324,6 @@ MEASURES: Mapping[str, Definition] = {
         settling_time,
         "loss",
         column="time_seconds",
-        scheduled=True,
     ),
     "time_to_loss": _evaluated(
         "emulated time to a loss below",

@@ -9,7 +9,6 @@ from math import inf, isfinite, isinf, nan
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
-from testbed.algorithms.frame.stop import Schedule
 from testbed.errors import InvalidValue
 from testbed.models.metrics import ACCURACY, higher_is_better, unit_of
 from testbed.reports.measures import scheduled
@@ -188,22 +187,19 @@ class Measure(TextValue):
             return self.of_evaluations(run)
         return self._of(run, run.scenario)
 
-    def of_evaluations(self, run: Evaluated) -> float:
+    def of_evaluations(self, run: Evaluated | WorkloadRun) -> float:
         """Return the value from evaluations alone; NaN if they are empty or not sufficient."""
-        if not self.definition.evaluations or run.evaluations["final"].all():
+        if not self.definition.evaluations:
             return nan
-        found, every = run.evaluations, run.scenario.evaluate.every
-        if self.definition.scheduled and every is not None:
-            found = scheduled(found, Schedule.of(every))
-        return self._of(found, run.scenario)
+        series = series_of(run, self.definition.metric or "loss")
+        return self._of(series, run.scenario) if len(series) else nan
 
     def _of_workload(self, run: WorkloadRun) -> float:
         own = WORKLOAD_MEASURES.get(self.name)
         if own is not None:
             value = own.of(run, **{one: getattr(self, one) for one in own.parameters})
             return nan if value is None else float(value)
-        series = series_of(run, self.definition.metric or "loss")
-        return self._of(series, run.scenario) if len(series) else nan
+        return self.of_evaluations(run)
 
     def _of(self, source: Run | pd.DataFrame, scenario: Scenario | Workload) -> float:
         definition = self.definition
@@ -216,9 +212,8 @@ class Measure(TextValue):
     def censored_at(self, run: Evaluated | WorkloadRun) -> float:
         """Return what a value that a run has not reached is greater than; infinity if unknown."""
         column = self.definition.column
-        table = series_of(run, self.definition.metric or "loss")
-        during = table.loc[~table["final"], column] if column else ()
-        return float(max(during)) if len(during) else inf
+        values = series_of(run, self.definition.metric or "loss")[column] if column else ()
+        return float(max(values)) if len(values) else inf
 
     @property
     def is_encoded(self) -> bool:
@@ -238,12 +233,12 @@ class Measure(TextValue):
 
 
 def series_of(run: Evaluated | WorkloadRun, metric: str) -> pd.DataFrame:
-    """Return the evaluations of a training, or the values of a workload's metric like them.
+    """Return a training's scheduled evaluations, or the values of a workload's metric like them.
 
     The accuracy of a workload is its metric of that name.
     """
     if not isinstance(run, WorkloadRecord):
-        return run.evaluations
+        return scheduled(run.evaluations, run.scenario)
     return run.series("accuracy" if metric == ACCURACY else metric, column=metric)
 
 

@@ -78,7 +78,7 @@ def stability_limit(staleness: NDArray[np.int64]) -> StabilityLimit | None:
 
 def loss_period(evaluations: pd.DataFrame, *, first: int) -> float:
     """Return updates between maxima of the loss, from update ``first``; see ``mean_distance``."""
-    seen = evaluations[~evaluations["final"] & (evaluations["version"] >= first)]
+    seen = evaluations[evaluations["version"] >= first]
     return mean_distance(seen["version"].to_numpy(), seen["loss"].to_numpy())
 
 

@@ -110,10 +110,9 @@ def settling_time(evaluations: pd.DataFrame, *, loss: float) -> float:
 
     Their variance is below 1e-5, and the last of them is at most 1.05 times ``loss``.
     """
-    during = evaluations[~evaluations["final"]]
-    variance = during["loss"].rolling(EVALUATIONS).var(ddof=0)
-    settled = (variance < SETTLED_VARIANCE) & (during["loss"] <= SETTLED_RATIO * loss)
-    times = during.loc[settled, "time_seconds"]
+    variance = evaluations["loss"].rolling(EVALUATIONS).var(ddof=0)
+    settled = (variance < SETTLED_VARIANCE) & (evaluations["loss"] <= SETTLED_RATIO * loss)
+    times = evaluations.loc[settled, "time_seconds"]
     return float(times.iloc[0]) if len(times) else inf
 
 

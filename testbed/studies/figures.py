@@ -72,9 +72,8 @@ def curve_of(case: Case, wanted: Curves, results: Results) -> Curve | None:
 def _line(
     run: StudyResult, wanted: Curves, between: Sequence[float] | None
 ) -> tuple[Numbers, Numbers]:
-    """Return x and y of a run's evaluations during training."""
-    table = series_of(run, wanted.column)
-    during = table[~table["final"]]
+    """Return x and y of a run's scheduled evaluations."""
+    during = series_of(run, wanted.column)
     x_column, x_scale, _ = X[wanted.against]
     y_scale, _ = _vertical(wanted)
     smooth = moving_average(values(during, wanted.column), window=wanted.mean_of)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import exp, inf, isfinite, isnan, log, nan, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
@@ -138,16 +139,17 @@ def median_reached(
     """Return the Kaplan-Meier median and its confidence interval (Brookmeyer and Crowley, 1982).
 
     The interval inverts that of the curve: Greenwood's variance on the log-log scale. Each of the
-    three is infinity where the curve does not fall to a half.
+    three is infinity where the curve does not fall to a half. The curve has no upper limit once
+    nothing is left of it, as its variance does not exist then.
     """
     z = NormalDist().inv_cdf((1 + confidence) / 2)
-    left, variance = 1.0, 0.0
+    left, variance = Fraction(1), 0.0  # rounding must not keep the curve above a half
     first = {"median": inf, "low": inf, "high": inf}
     for time in sorted({value for value in values if value != inf}):
         at_risk = sum(min(pair) >= time for pair in zip(values, ends, strict=True))
         events = values.count(time)
-        left *= 1 - events / at_risk
-        curves = {"median": left, "low": left, "high": left}
+        left *= 1 - Fraction(events, at_risk)
+        curves: dict[str, float | Fraction] = {"median": left, "low": left}
         if left > 0:
             variance += events / (at_risk * (at_risk - events))
             half = z * sqrt(variance) / log(left)  # below 0
@@ -173,7 +175,7 @@ class Significance:
 def paired(first: Sequence[float], second: Sequence[float], interval: Interval) -> Significance:
     """Test the differences, first minus second, of runs that have a seed in common.
 
-    There is no test of one seed, or of differences that are all equal.
+    There is no test of one seed, of differences that are all equal, or if a value is NaN.
     """
     from scipy.stats import ttest_1samp, wilcoxon
 
@@ -191,9 +193,11 @@ def log_rank(
 ) -> Significance:
     """Test whether two cases reach a value equally soon; each has its values and its ends.
 
-    A run that never reaches it counts up to its end. The test does not pair the seeds.
+    A run that never reaches it counts up to its end. The test does not pair the seeds. There is no
+    test if no run reaches it, or if a value is NaN.
     """
-    if not any(map(isfinite, (*first[0], *second[0]))):
+    values = (*first[0], *second[0])
+    if not any(map(isfinite, values)) or any(map(isnan, values)):
         return Significance("", nan)
     from scipy.stats import logrank
 

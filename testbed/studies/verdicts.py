@@ -48,7 +48,7 @@ def judge(results: Results) -> list[Judged]:
     The result of a training is also not resolved if it is based on one seed of runs shorter than
     an hour, or if two measures that must differ are too close: within the standard error of the
     test samples for accuracies, within 2 % for all else. A ratio on the other side of 1 than
-    expected is not reproduced, regardless of its tolerance.
+    expected is outside the tolerance, no matter how wide this is.
     """
     part = set(results.study.cases)
     found = []
@@ -89,8 +89,6 @@ def _verdict(
 ) -> Verdict:
     if expectation.basis != "arithmetic" and not _tells(expectation, cases, columns, results):
         return "not resolved"
-    if _side(expectation) * (fmean(_meant(expectation, columns)) - 1) < 0:
-        return "not reproduced"
     if expectation.order is not None:
         return _order(columns, expectation.tolerance)
     return _within(_meant(expectation, columns), *_bounds(expectation))
@@ -136,9 +134,7 @@ def _tells(
         return expectation.tolerance is not None or all(
             _differ(*pair) for pair in pairwise(zip(means, images, strict=True))
         )
-    if _side(expectation) == 0:
-        return True
-    return _differ(*zip(means, images, strict=True))
+    return not _expects_unequal(expectation) or _differ(*zip(means, images, strict=True))
 
 
 def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> bool:
@@ -154,12 +150,13 @@ def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> b
     return abs(first - second) > least
 
 
-def _side(expectation: Expectation) -> float:
-    """Return > 0 if the first case of a ratio must be ahead, < 0 if the second must be, else 0."""
-    if expectation.ratio is None or not isinstance(expectation.value, float):
-        return 0.0
-    ahead = expectation.value - 1
-    return ahead if abs(ahead) > LEAST_DIFFERENCE_RATIO else 0.0
+def _expects_unequal(expectation: Expectation) -> bool:
+    """Whether a certain ratio other than 1, or difference of shares other than 0, is expected."""
+    if not isinstance(expectation.value, float):
+        return False
+    if expectation.difference is not None:
+        return expectation.measure.is_share and expectation.value != 0
+    return expectation.ratio is not None and abs(expectation.value - 1) > LEAST_DIFFERENCE_RATIO
 
 
 def _meant(expectation: Expectation, columns: Sequence[Sequence[float]]) -> Sequence[float]:
@@ -179,7 +176,10 @@ def _bounds(expectation: Expectation) -> tuple[float, float]:
         return inf, inf
     assert expectation.value is not None
     reach = abs(expectation.value) * (expectation.tolerance or 0.0)
-    return expectation.value - reach, expectation.value + reach
+    low, high = expectation.value - reach, expectation.value + reach
+    if expectation.ratio is None or not _expects_unequal(expectation):
+        return low, high
+    return (max(1.0, low), high) if expectation.value > 1 else (low, min(1.0, high))
 
 
 def _case(results: Results, where: Selection) -> Case:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib import rc_context
 
@@ -11,6 +15,7 @@ from testbed.reports.charts import (
     Chart,
     Kind,
     Series,
+    _evaluated,
     charts_of,
     curve,
     most_points,
@@ -80,6 +85,18 @@ def test_the_small_run(folder: RunFolder) -> None:
     assert wire["wire"][1] == pytest.approx((1e-6, 0.01))
     assert drawn(named(charts, "host"))["busy"][1] == (95.0, 50.0)
     assert "faults" not in [chart.name for chart in charts]
+
+
+def test_the_moving_average_is_of_scheduled_evaluations(folder: RunFolder) -> None:
+    """Of 24 evaluations every second one was due: 25, 50, 75, 25, ... %."""
+    run = Run(folder.path)
+    many = pd.concat([run.evaluations.iloc[:3]] * 8, ignore_index=True)  # 25, 75 and 50 %
+    many["version"], many["time_seconds"] = many.index // 2, many.index / 2
+    made = SimpleNamespace(name="many", evaluations=many, scenario=run.scenario)
+    chart = _evaluated([cast(Run, made)], "a", "time_seconds", "top1", most=100)
+    single, mean = chart.series
+    assert (len(single.x), mean.x) == (24, (9.0, 10.0, 11.0))
+    assert mean.y == pytest.approx((47.5, 50.0, 52.5))
 
 
 def test_several_runs_are_overlaid(folder: RunFolder) -> None:

@@ -55,7 +55,7 @@ def run(
         }
     )
     evaluations = evaluated(0.5, 0.8, 0.8) if evaluations is None else evaluations
-    scenario = SimpleNamespace(encoding=encoding, evaluate=Evaluate())
+    scenario = SimpleNamespace(encoding=encoding, evaluate=Evaluate(every=10))
     return cast(Run, SimpleNamespace(updates=frame, evaluations=evaluations, scenario=scenario))
 
 

@@ -13,6 +13,30 @@ from testbed.telemetry.event import Event
 from testbed.telemetry.event_kinds import Exited, MemoryRead, StateChanged
 from testbed.telemetry.ps_events import Done, Finished, Gap, Left, Rejected, Restored
 
+EVERY_TEN = load_text(
+    """\
+name: any
+algorithm: asgd
+model: digits-cnn
+dataset: digits
+workers: {count: 2}
+stop: {updates: 1000}
+evaluate: {every: 10}
+"""
+)
+
+
+def evaluations(*top1: float) -> pd.DataFrame:
+    """Evaluations every 10 updates and 1 s, the last of which is the final one."""
+    count = range(len(top1))
+    table = {
+        "top1": top1,
+        "version": [10 * n for n in count],
+        "time_seconds": [float(n) for n in count],
+        "final": [n == len(top1) - 1 for n in count],
+    }
+    return pd.DataFrame(table)
+
 
 def test_moving_average_of_ten() -> None:
     values = pd.Series([0.0] * 5 + [1.0] * 7)
@@ -22,18 +46,21 @@ def test_moving_average_of_ten() -> None:
 
 
 def test_the_final_evaluation_is_not_part_of_the_moving_average() -> None:
-    table = pd.DataFrame({"top1": [0.5] * 10 + [1.0], "final": [False] * 10 + [True]})
-    assert measures.accuracy(table) == {
-        "best": 1.0,
-        "final": 1.0,
-        "last": 1.0,
-        "best_moving_average": 0.5,
-    }
+    found = measures.accuracy(evaluations(*[0.5] * 10, 1.0), EVERY_TEN)
+    assert found == {"best": 1.0, "final": 1.0, "last": 1.0, "best_moving_average": 0.5}
+
+
+def test_requested_evaluations_are_not_part_of_the_moving_average() -> None:
+    """An evaluation every 5 updates, of which every 10 are due; ten of 20 have 0.25."""
+    table = evaluations(*[0.25, 0.75] * 10, 0.5)
+    table["version"] //= 2
+    found = measures.accuracy(table, EVERY_TEN)
+    assert found == {"best": 0.75, "final": 0.5, "last": 0.5, "best_moving_average": 0.25}
 
 
 def test_without_a_final_evaluation_there_is_no_final_accuracy() -> None:
-    table = pd.DataFrame({"top1": [0.25, 0.5], "final": [False, False]})
-    found = measures.accuracy(table)
+    table = evaluations(0.25, 0.5, 0.75)
+    found = measures.accuracy(table[~table["final"]], EVERY_TEN)
     assert found["final"] is None
     assert found["last"] == 0.5
 

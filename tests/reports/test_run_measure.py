@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import acos, inf, isnan, pi
+from math import acos, inf, isnan, nan, pi
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -54,7 +54,7 @@ def run(*top1: float) -> Run:
         }
     )
     adsp = Adsp(name="adsp", check_period=Duration(6))
-    scenario = SimpleNamespace(algorithm=adsp, evaluate=Evaluate())
+    scenario = SimpleNamespace(algorithm=adsp, evaluate=Evaluate(every=100))
     tables = SimpleNamespace(evaluations=evaluations, updates=updates, scenario=scenario)
     return cast(Run, tables)
 
@@ -123,13 +123,44 @@ def test_a_training_has_converged_at_its_tenth_evaluation_below_a_loss() -> None
     assert Measure.parse("convergence_time(0.2)").title.endswith("a loss below 0.2")
 
 
-def test_evaluations_that_an_algorithm_requests_do_not_count_as_tenth_or_in_a_row() -> None:
-    """Evaluated every 2 s, scheduled every 4 s: at 2, 4, 8, 12, ..., the first of each period."""
-    one = run(*[0.9] * 25)
+REQUESTED = run(*[0.9] * 25)
+"""Evaluated every 2 s, scheduled every 4 s: at 2, 4, 8, 12, ..., the first of each period."""
+REQUESTED.scenario.evaluate = Evaluate(every=Duration(4))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("convergence_time(0.2)", 36),
+        ("convergence_steps(0.2)", 5400),
+        ("settling_time(0.11)", 36),
+        ("time_to(0.9,10)", 36),
+        ("updates_to(0.9,10)", 1800),
+        ("time_to_loss(0.2)", 2),
+        ("best_accuracy(13)", 0.9),
+        ("best_accuracy(14)", nan),  # 13 of 25 were due
+    ],
+)
+def test_evaluations_that_an_algorithm_requests_do_not_count(text: str, value: float) -> None:
+    assert Measure.parse(text).of(REQUESTED) == pytest.approx(value, nan_ok=True)
+
+
+def test_the_best_and_the_last_are_of_scheduled_evaluations() -> None:
+    """Due are those at 2, 4 and 8 s. At 6 s, an algorithm requested the best and the fastest."""
+    one = run(0.2, 0.4, 0.9, 0.6, 0.5)
     one.scenario.evaluate = Evaluate(every=Duration(4))
-    measures = ("convergence_time(0.2)", "convergence_steps(0.2)", "settling_time(0.11)")
-    assert [Measure.parse(text).of(one) for text in measures] == [36, 5400, 36]
-    assert Measure.parse("time_to_loss(0.2)").of(one) == 2
+    one.updates["pickle9_bytes"] = [0, 0, 0, 9]
+    values = {
+        "best_accuracy": 0.6,
+        "last_accuracy": 0.6,
+        "lowest_loss": 0.4,
+        "time_to(0.9)": inf,
+        "time_to(0.5)": 8,
+        "time_to_loss(0.55)": 8,
+        "pickle9_to(0.9)": inf,
+    }
+    assert {text: Measure.parse(text).of(one) for text in values} == pytest.approx(values)
+    assert Measure.parse("time_to(0.9)").censored_at(one) == 8
 
 
 def test_only_runs_with_check_periods_have_an_implicit_momentum() -> None:

@@ -103,6 +103,19 @@ def test_curves_have_a_point_where_any_seed_was_evaluated(study: Study, runs: Pa
     assert curve_of(study.cases[3], Curves(), results) is None
 
 
+def test_curves_are_of_scheduled_evaluations(
+    write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
+) -> None:
+    """Evaluated every 20 updates: the first of every 40 are at 20, 40 and 80."""
+    vary = "vary: {every: [evaluate.every=40, evaluate.every=20]}"
+    study = load_study(write_study(text=f"name: rarely\nscenario: base.yaml\n{vary}\n"))
+    write_run(study.runs[0], runs, [0.5, 0.7, 0.6, 0.8])
+    results = Results(study, study, find_runs(study, runs))
+    curve = curve_of(study.cases[0], Curves(against="ingress"), results)
+    assert curve is not None
+    assert (curve.x.tolist(), curve.mean.tolist()) == ([1, 2, 4], [50, 70, 80])
+
+
 def test_a_baseline_is_tested_against_the_other_cases(
     write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
 ) -> None:

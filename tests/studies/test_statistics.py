@@ -77,6 +77,18 @@ def test_values_that_were_not_reached_are_censored() -> None:
     assert estimate([inf, inf], [40] * 2, Interval("t")).show(show) == "never"
 
 
+def test_a_curve_of_exactly_a_half_has_its_median_there() -> None:
+    """9/10, 7/10, 6/10 and 5/10 are left; as floats multiplied, 0.5000000000000001."""
+    values = [1000.0, 2000, 2000, 3000, 4000, *[inf] * 5]
+    assert median_reached(values, [5000] * 10, 0.95)[0] == 4000
+
+
+def test_a_median_has_no_upper_end_where_nothing_is_left_of_the_curve() -> None:
+    """At 4, 3/4 are left: 0.13 to 0.96. At 6, after one ended at 5 without it, nothing is left."""
+    values, ends = [inf, 6.0, 6, 4], [5.0, 9, 9, 9]
+    assert median_reached(values, ends, 0.95) == (6, 4, inf)
+
+
 def test_the_interval_of_a_median_inverts_that_of_the_curve() -> None:
     """Greenwood's variance on the log-log scale, at each of 9 events among 10 runs."""
     values = [*map(float, range(1, 10)), inf]
@@ -109,6 +121,8 @@ def test_the_log_rank_test() -> None:
     z = (3 - 1.15) / sqrt(0.6775)
     assert found.p == pytest.approx(2 * NormalDist().cdf(-z))
     assert isnan(log_rank(([inf], [5]), ([inf], [5])).p)
+    unmeasured = log_rank(([1, 2, 3], [5] * 3), ([4, inf, nan], [5, 5, inf]))
+    assert (unmeasured.name, isnan(unmeasured.p)) == ("", True)
 
 
 def test_p_values_are_corrected_for_their_number() -> None:

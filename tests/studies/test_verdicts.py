@@ -145,6 +145,22 @@ def test_a_ratio_is_on_the_expected_side_of_one(
     assert judged(WIDE, both([0.5, 0.5], second)).verdict == verdict
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [
+        ([0.8, 0.8], [0.4, 0.88], "not resolved"),  # 0.5 and 1.1, whose mean is below 1
+        ([0.5, 0.8], [0.8, 0.72], "not resolved"),  # 1.6 and 0.9, both within 50 % of 1.5
+        ([0.8, 0.8], [0.64, 0.72], "not reproduced"),  # 0.8 and 0.9
+        ([0.4, 0.8], [0.4, 0.96], "reproduced"),  # 1.0 is on neither side, and 1.2
+    ],
+)
+def test_every_seed_is_on_its_side_of_one(
+    judged: Callable[..., Judged], first: list[float], second: list[float], verdict: str
+) -> None:
+    wide = "    ratio: [{rate: 0.2}, {rate: 0.1}]\n    value: 1.5\n    tolerance: 0.5\n"
+    assert judged(wide, both(first, second)).verdict == verdict
+
+
 def test_without_a_common_seed_an_expectation_was_not_run(judged: Callable[..., Judged]) -> None:
     assert judged(ORDER, both([0.5, 0.9], [])).verdict == "not run"
 
@@ -229,6 +245,7 @@ def test_missing_measures_are_undecided(judged: Callable[..., Judged]) -> None:
 
 
 DIFFERENCE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0.1\n    tolerance: 0.5\n"
+NO_DIFFERENCE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0\n    tolerance: 0\n"
 AT_MOST = "    where: {rate: 0.1}\n    at_most: 0.5\n"
 NEVER = "    where: {rate: 0.1}\n    value: never\n"
 
@@ -238,7 +255,10 @@ NEVER = "    where: {rate: 0.1}\n    value: never\n"
     [
         (DIFFERENCE, [0.5, 0.6], [0.64, 0.66], "reproduced"),  # 0.14 and 0.06
         (DIFFERENCE, [0.5, 0.6], [0.64, 0.64], "not resolved"),  # 0.14 and 0.04
-        (DIFFERENCE, [0.5, 0.6], [0.5, 0.64], "not reproduced"),  # 0 and 0.04: both below 0.05
+        (DIFFERENCE, [0.5, 0.6], [0.7, 0.76], "not reproduced"),  # 0.2 and 0.16: both above 0.15
+        # 0.06 and 0.06 are within, and less than (.2475 + .2379)^.5 / 10 = .0697 of 100 images
+        (DIFFERENCE, [0.5, 0.6], [0.56, 0.66], "not resolved"),
+        (NO_DIFFERENCE, [0.5, 0.6], [0.5, 0.6], "reproduced"),
         (AT_MOST, [0.4, 0.5], [], "reproduced"),
         (AT_MOST, [0.4, 0.6], [], "not resolved"),
         (AT_MOST, [0.6, 0.7], [], "not reproduced"),
