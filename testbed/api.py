@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
+from math import inf
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,6 +43,7 @@ from testbed.scenario.dump import dump_data
 from testbed.scenario.load import with_source_lines
 from testbed.scenario.load_workload import load_any, load_any_document
 from testbed.scenario.parse import parse_document
+from testbed.scenario.scalars import on_one_line
 from testbed.scenario.source import find_scenario
 from testbed.scenario.workload import Workload
 from testbed.studies import Study, load_study, read_study
@@ -90,6 +91,8 @@ def up(
         KeyboardInterrupt: the run was interrupted and torn down.
     """
     require_linux("up")
+    if not isinstance(settings, Mapping | None):
+        raise _refusal("settings", settings, 'a mapping, like {"workers.count": 3}')
     asked = dict(settings or {}) | ({} if runtime is None else {"runtime": runtime})
     check_run_name(name)
     beside = Path() if isinstance(scenario, Mapping) else find_scenario(Path(scenario)).parent
@@ -144,7 +147,8 @@ def sweep(
         The study and its available runs; ``report()`` builds its tables and figures.
 
     Raises:
-        ScenarioError: the study is invalid, or the folder holds the results of another study.
+        ScenarioError: the study, ``scale`` or ``jobs`` is invalid, or the folder holds the results
+            of another study.
         TestbedError: another sweep is running in that folder.
         HostError: less disk space is free than ``reuse`` asks for, or there is no such Ray cluster,
             or one of its nodes cannot execute runs.
@@ -167,6 +171,9 @@ def sweep_showing(
 ) -> Swept:
     """Do what ``sweep`` does; ``tell`` receives a line for every run that starts or ends."""
     require_linux("sweep")
+    _check_positive("scale", scale, most=1000)
+    if jobs is not None:
+        _check_positive("jobs", jobs, whole=True)
     whole = _loaded_study(study, scale)
     return carry_out_study(
         whole.only(only) if only else whole,
@@ -197,7 +204,10 @@ def compare(
     Raises:
         RunNotFound: a run does not exist.
         NodeError: a run has not applied any update, or only one of them is of a workload.
+        ScenarioError: ``accuracy`` is not above 0 and at most 1.
     """
+    if accuracy is not None:
+        _check_positive("accuracy", accuracy, most=1)
     return compared(_run(first), _run(second), accuracy=accuracy)
 
 
@@ -217,7 +227,8 @@ def export(
 
     Raises:
         RunNotFound: a run does not exist.
-        ScenarioError: ``out`` cannot be created, or holds one of these runs.
+        ScenarioError: ``out`` cannot be created, or holds one of these runs; or what was given is
+            not a run.
         HostError: the tool's library is not installed.
         ValueError: the format is unknown, or no run was given.
     """
@@ -237,16 +248,22 @@ def export(
 
 
 def write_metrics(
-    runs: Sequence[Path], out: Path, *, force: bool, at: str = "run", per_worker: bool = False
+    runs: Sequence[Path],
+    out: Path,
+    *,
+    force: bool,
+    end: float | None = None,
+    per_worker: bool = False,
 ) -> int:
     """Write runs, given by their folders, to ``out``; return the number of samples.
 
+    ``end``: when the longest ends, seconds since 1970; None keeps the actual times.
+
     Raises:
-        ScenarioError: ``out`` exists, or its parent folder does not; ``at`` is not a time.
+        ScenarioError: ``out`` exists, or its parent folder does not.
         TestbedError: a run has not ended, or is damaged.
         HostError: ``out`` cannot be written.
     """
-    end = _end(at)
     check_new("--out", out, force=force)
     found = [open_run(folder) for folder in runs]
     for one in found:
@@ -261,19 +278,29 @@ def write_metrics(
         return write_openmetrics(file, replays, end=end)
 
 
-def _end(at: str) -> float | None:
-    """Return the end of the longest run, seconds since 1970; None keeps the actual times."""
-    if at == "run":
-        return None
-    try:
-        return time.time() if at == "now" else datetime.fromisoformat(at).timestamp()
-    except (ValueError, OverflowError):
-        wanted = "`run`, `now` or a time like 2026-10-01T12:00"
-        raise ScenarioError([Problem("--at", 0, "", repr(at), wanted)]) from None
-
-
 def _run(run: AnyRun | str | Path) -> AnyRun:
-    return open_run(run) if isinstance(run, str | Path) else run
+    if isinstance(run, str | Path):
+        return open_run(run)
+    if not isinstance(run, AnyRun):
+        raise _refusal("run", run, "a run, its name or its folder, each as an argument of its own")
+    return run
+
+
+def _check_positive(name: str, value: Any, *, most: float = inf, whole: bool = False) -> None:
+    """Refuse an argument as the command line does its option.
+
+    Raises:
+        ScenarioError: it is not a number above 0 and at most ``most``, or not a ``whole`` one.
+    """
+    valid = isinstance(value, Integral if whole else Real) and not isinstance(value, bool)
+    if not valid or not 0 < value <= most:
+        limit = "" if most == inf else f" and at most {most:,}"
+        kind = "a whole number" if whole else "a number"
+        raise _refusal(name, value, f"{kind} above 0{limit}")
+
+
+def _refusal(name: str, value: object, expected: str) -> ScenarioError:
+    return ScenarioError([Problem(name, 0, "", on_one_line(repr(value), 80), expected)])
 
 
 def _tell() -> Callable[[str], None]:

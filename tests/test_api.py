@@ -19,7 +19,7 @@ from nbclient import NotebookClient
 
 import testbed
 from testbed.cli import main
-from testbed.errors import RunNotFound, ScenarioError
+from testbed.errors import RunNotFound, ScenarioError, TestbedError
 from testbed.values.units import Duration
 
 SCENARIO: dict[str, Any] = {
@@ -219,6 +219,51 @@ def test_errors_in_a_study_are_raised(folder: Path) -> None:
     with pytest.raises(ScenarioError, match="found a scenario, expected a study"):
         testbed.sweep(SCENARIO)
     assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (
+            lambda: testbed.sweep("s.yaml", scale=-1),
+            "scale: found -1, expected a number above 0 and",
+        ),
+        (
+            lambda: testbed.sweep("s.yaml", scale=float("nan")),
+            "scale: found nan, expected a number",
+        ),
+        (
+            lambda: testbed.sweep("s.yaml", scale="0.1"),
+            "scale: found '0.1', expected a number above",
+        ),
+        (lambda: testbed.sweep("s.yaml", scale=1001), "above 0 and at most 1,000"),
+        (lambda: testbed.sweep("s.yaml", jobs=0), "jobs: found 0, expected a whole number above 0"),
+        (
+            lambda: testbed.sweep("s.yaml", jobs=1.5),
+            "jobs: found 1.5, expected a whole number above",
+        ),
+        (lambda: testbed.compare("a", "b", accuracy=90), "accuracy: found 90, .* and at most 1$"),
+        (
+            lambda: testbed.export("csv", ["a"], out="x"),
+            r"run: found \['a'\], expected a run, its name",
+        ),
+        (
+            lambda: testbed.up(SCENARIO, settings=["workers.count=3"]),
+            "settings: found .* a mapping, ",
+        ),
+    ],
+)
+def test_an_invalid_argument_is_refused_as_on_the_command_line(
+    call: Any, told: str, folder: Path
+) -> None:
+    with pytest.raises(ScenarioError, match=told):
+        call()
+    assert list(folder.iterdir()) == []
+
+
+def test_a_run_of_the_other_kind() -> None:
+    with pytest.raises(TestbedError, match=r"simulated is the run of a training. .*testbed\.Run\."):
+        testbed.WorkloadRun(OLD / "simulated")
 
 
 def test_a_missing_run() -> None:

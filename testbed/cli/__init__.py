@@ -63,11 +63,19 @@ HOMES = {
 }
 """The modules of verbs whose module is not named like the verb."""
 
-NO_FAULTS_OF_OURS = (
-    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO),
-    *(errno.EACCES, errno.EPERM, errno.ENOMEM, errno.EMFILE, errno.ENFILE),
-)
-"""Errors of system calls that are caused by the state of this host, not by a bug in testbed."""
+_ACCESS = "Choose a path that you may access, or run it as its owner. See: namei -l PATH"
+_SPACE = "Free disk space, or choose another folder."
+_MEMORY = "Check `ulimit -v` and `free`."
+_FILES = "Raise `ulimit -n`, or end programs that keep many files open."
+NO_FAULTS_OF_OURS = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), _ACCESS),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _FILES),
+    errno.EROFS: "Choose a folder on a disk that can be written to.",
+    errno.EIO: "Check the disk: dmesg",
+    errno.ENOMEM: _MEMORY,
+}
+"""Errors of system calls caused by the state of this host, not by a bug in testbed; the hints."""
 
 BROKEN_PIPE = 141
 
@@ -154,7 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _no_fault_of_ours(error: Exception) -> TestbedError | None:
     """Return an expected error, to show as a message; None for an unexpected one."""
     if isinstance(error, MemoryError):
-        return HostError("out of memory.", hint="Check `ulimit -v` and `free`.")
+        return HostError("out of memory.", hint=_MEMORY)
     if isinstance(error, OSError):
         if error.errno not in NO_FAULTS_OF_OURS:
             return None
@@ -162,7 +170,8 @@ def _no_fault_of_ours(error: Exception) -> TestbedError | None:
             sys.stdout.flush()
         except OSError:  # do not retry the failed output at exit
             _drop_output()
-        return HostError(f"{error.filename or 'writing'}: {error.strerror}.")
+        hint = NO_FAULTS_OF_OURS[error.errno]
+        return HostError(f"{error.filename or 'writing'}: {error.strerror}.", hint=hint)
     return error if isinstance(error, TestbedError) else None
 
 

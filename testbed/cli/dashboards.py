@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testbed.cli.options import find, runs_argument, runs_option
+from testbed.cli.options import at_option, find, runs_argument, runs_option
 
 
 @click.group("dashboards")
@@ -33,17 +33,16 @@ def down() -> int:
 
 @command.command("add")
 @runs_argument
-@click.option(
-    "--at",
-    default="run",
-    show_default=True,
-    metavar="run|TIME",
-    help="Timestamps: those of the runs; or shift all runs to the same start, so that the longest "
-    "ends at this time, such as 2026-10-01T12:00.",
+@at_option(
+    "Timestamps: those of the runs; or shift all runs to the same start, so that the longest ends "
+    "at this time, such as 2026-10-01T12:00."
 )
 @runs_option
-def add(names: tuple[str, ...], at: str, runs: Path) -> int:
-    """Add ended RUNs (names or paths) to the recordings of this Prometheus. Needs promtool."""
+def add(names: tuple[str, ...], end: float | None, runs: Path) -> int:
+    """Add ended RUNs (names or paths) to the recordings of this Prometheus. Needs promtool.
+
+    Prometheus takes nothing of the last three hours: runs that ended since then need `--at`.
+    """
     from tempfile import TemporaryDirectory
 
     from testbed.api import write_metrics
@@ -51,7 +50,7 @@ def add(names: tuple[str, ...], at: str, runs: Path) -> int:
     found = list(dict.fromkeys(find(name, runs).path for name in names))
     with TemporaryDirectory() as folder:
         file = Path(folder) / "runs.txt"
-        write_metrics(found, file, force=False, at=at)
+        write_metrics(found, file, force=False, end=end)
         return _execute("blocks", str(file))
 
 

@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from testbed.cli.options import find, force_option, out_option, runs_argument, runs_option
+from testbed.cli.options import (
+    at_option,
+    find,
+    force_option,
+    out_option,
+    runs_argument,
+    runs_option,
+)
 
 FOLDERS: dict[Any, str] = {
     "csv": """Every table as CSV.
@@ -59,13 +66,10 @@ for _format in FOLDERS:
     help="The file to write.",
 )
 @click.option("--force", is_flag=True, help="Overwrite FILE if it exists.")
-@click.option(
-    "--at",
-    default="run",
-    show_default=True,
-    metavar="run|now|TIME",
-    help="Timestamps: those of the runs; or shift all runs to the same start, so that the "
-    "longest ends now or at the given time.",
+@at_option(
+    "Timestamps: those of the runs; or shift all runs to the same start, so that the longest ends "
+    "now or at the given time.",
+    now=True,
 )
 @click.option(
     "--metrics-per-worker",
@@ -74,7 +78,12 @@ for _format in FOLDERS:
 )
 @runs_option
 def prometheus(
-    names: tuple[str, ...], out: Path, force: bool, at: str, metrics_per_worker: bool, runs: Path
+    names: tuple[str, ...],
+    out: Path,
+    force: bool,
+    end: float | None,
+    metrics_per_worker: bool,
+    runs: Path,
 ) -> None:
     """Export ended RUNs (names or paths), live or simulated, as OpenMetrics with timestamps.
 
@@ -83,5 +92,5 @@ def prometheus(
     from testbed.api import write_metrics
 
     found = list(dict.fromkeys(find(name, runs).path for name in names))
-    count = write_metrics(found, out, force=force, at=at, per_worker=metrics_per_worker)
+    count = write_metrics(found, out, force=force, end=end, per_worker=metrics_per_worker)
     click.echo(f"wrote {count:,} samples of {len(found)} runs to {out}")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable
+from datetime import datetime
 from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +43,33 @@ def size_of(ctx: click.Context, param: click.Parameter, value: str) -> int:
         return int(Size.parse(value))
     except InvalidValue as error:
         raise click.BadParameter(f"{error}.", ctx, param) from None
+
+
+def at_option(help: str, *, now: bool = False) -> Callable[[Any], Any]:
+    """Return the option --at: when the longest of the runs ends, seconds since 1970, or None.
+
+    ``now``: whether it may be now.
+    """
+    words = ("run", "now") if now else ("run",)
+
+    def end_of(ctx: click.Context, param: click.Parameter, value: str) -> float | None:
+        if value == "run":
+            return None
+        try:
+            return time.time() if value in words else datetime.fromisoformat(value).timestamp()
+        except (ValueError, OverflowError):
+            expected = f"{', '.join(f'`{one}`' for one in words)} or a time like 2026-10-01T12:00"
+            raise click.BadParameter(f"found {value!r}, expected {expected}.", ctx, param) from None
+
+    return click.option(
+        "--at",
+        "end",
+        callback=end_of,
+        default="run",
+        show_default=True,
+        metavar="|".join([*words, "TIME"]),
+        help=help,
+    )
 
 
 _runs = partial(

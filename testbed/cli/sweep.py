@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from testbed.cli.options import scale_option, size_of, swept_runs_option
-from testbed.errors import INVALID
+from testbed.errors import INTERRUPTED, INVALID
 
 if TYPE_CHECKING:
     from testbed.studies.sweep import Swept
@@ -64,7 +64,11 @@ def command(
         raise click.UsageError(
             "--reuse is not possible with --ray: gradients are kept on this disk."
         )
-    swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes, ray)
+    try:
+        swept = sweep_showing(click.echo, study, only, scale, runs, jobs, reuse_bytes, ray)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted: to resume, repeat the command.", err=True)
+        return INTERRUPTED
     return _conclude(swept, study, scale)
 
 

@@ -57,7 +57,7 @@ class Run(RunRecord):
 
     Raises:
         RunNotFound: there is no such run, or several elsewhere.
-        TestbedError: damaged, or written by a newer version of testbed.
+        TestbedError: damaged, written by a newer version of testbed, or the run of a workload.
     """
 
     def summarise(self) -> Mapping[str, Any]:

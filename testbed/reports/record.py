@@ -11,11 +11,11 @@ from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from testbed.errors import DataError
+from testbed.errors import DataError, TestbedError
 from testbed.reports.verdict import Verdict
 from testbed.telemetry.entry import METRIC, Entry
 from testbed.telemetry.events import read_events
@@ -48,8 +48,24 @@ class RecordedRun(ABC):
     The arguments, and the errors that it raises, are those of ``testbed.Run``.
     """
 
+    of_workload: ClassVar[bool] = False
+
     def __init__(self, run: str | Path, *, runs: str | Path = "runs") -> None:
         self.folder = find_folder(run, runs=runs)
+        with suppress(DataError):  # its tables can be read although the scenario is damaged
+            self._check_kind()
+
+    def _check_kind(self) -> None:
+        """Refuse a run of the other kind, whose missing tables would be read as empty."""
+        from testbed.scenario.load_workload import is_workload_file
+
+        file = self.folder.scenario
+        if file.is_file() and is_workload_file(file) is not self.of_workload:
+            kind, right = ("training", "Run") if self.of_workload else ("workload", "WorkloadRun")
+            raise TestbedError(
+                f"{self.folder.path} is the run of a {kind}.",
+                hint=f"Open it with testbed.{right}.",
+            )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self.folder.path)!r})"

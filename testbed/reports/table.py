@@ -292,7 +292,7 @@ def describe_bytes(count: float | None, *, nothing: str = NOTHING) -> str:
     if count is None:
         return nothing
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if count >= scale:
+        if abs(count) >= scale:
             return f"{count / scale:.4g} {unit}"
     return f"{count:.0f} B"
 

@@ -26,7 +26,7 @@ class WorkloadRun(WorkloadRecord):
         run.metrics.pivot(index="time_seconds", columns="node", values="value").plot()
         run.nodes.groupby("node")["up_bytes"].max()
 
-    Arguments and errors are those of ``testbed.Run``.
+    Arguments and errors are those of ``testbed.Run``, which opens a training.
     """
 
     def summarise(self) -> Mapping[str, Any]:

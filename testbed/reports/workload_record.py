@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class WorkloadRecord(RecordedRun):
     """What was recorded of a workload."""
 
+    of_workload = True
+
     @cached_property
     def scenario(self) -> Workload:
         """The resolved scenario."""

@@ -1,5 +1,7 @@
 """The command as a whole: help, exit codes, what it imports, and how it ends."""
 
+import errno
+import os
 import subprocess
 import sys
 from io import BytesIO, TextIOWrapper
@@ -66,6 +68,20 @@ def test_an_error_is_a_message_a_hint_and_an_exit_code(
     error = RunNotFound("There is no run x.", hint="See: testbed ps")
     assert end_with(error, monkeypatch) == RunNotFound.exit_code
     assert capsys.readouterr().err == "There is no run x.\n  See: testbed ps\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [(errno.EACCES, "Choose a path that you may access"), (errno.ENOSPC, "Free disk space")],
+)
+def test_a_refusal_of_the_system_says_what_to_do(
+    number: int, hint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = OSError(number, os.strerror(number), "runs/.sweep.lock")
+    assert end_with(error, monkeypatch) == HostError.exit_code
+    message, told = capsys.readouterr().err.splitlines()
+    assert message == f"runs/.sweep.lock: {os.strerror(number)}."
+    assert told.strip().startswith(hint)
 
 
 def test_an_interrupt_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
+
+from testbed.telemetry.folder import RunFolder
+from testbed.telemetry.registry import Registry
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs" / "first-steps.ipynb"
 
@@ -35,11 +39,17 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """Raises the error of a failing cell. The exact numbers depend on the machine."""
     for name in ("STATE", "CACHE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
+    text = "name: another\n"
+    another = RunFolder.create(
+        tmp_path / "elsewhere", "another", scenario="another", text=text, classes=[], now=0.0
+    )
+    Registry.of_user(os.environ, Path.home()).add(another.path)
     kept = nbformat.read(NOTEBOOK, as_version=4)
     fresh = nbformat.read(NOTEBOOK, as_version=4)
     where = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(fresh, timeout=120, resources=where).execute()
     assert [outputs(cell) for cell in code(fresh)] == [outputs(cell) for cell in code(kept)]
     assert "valid=True" in code(fresh)[2].outputs[0]["data"]["text/plain"]
-    assert code(fresh)[-1].outputs == code(kept)[-1].outputs
+    reopened = [cell.outputs for cell in code(fresh)[-2:]]  # and the error
+    assert reopened == [cell.outputs for cell in code(kept)[-2:]]
     assert len(list((tmp_path / "runs").glob("*/summary.json"))) == 4

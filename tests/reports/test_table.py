@@ -94,6 +94,7 @@ def test_wording() -> None:
     assert describe_bytes(999) == "999 B"
     assert describe_bytes(1_234_567) == "1.235 MB"
     assert describe_bytes(460e9) == "460 GB"
+    assert describe_bytes(-68_120_360) == "-68.12 MB"  # the end of an interval of a difference
     assert describe_algorithm({"name": "asgd"}) == "asgd"
     assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
     nested = {"name": "a", "optimizer": {"name": "adam", "beta1": 0.9}, "rounds": {"late": "drop"}}

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from testbed.cli import main
+from testbed.errors import TestbedError
 from testbed.reports.charts import Chart
+from testbed.reports.frames import Run
 from testbed.reports.page import Page, PageTable, render
 from testbed.reports.workload import WorkloadRun
 from testbed.reports.workload_charts import MOST_LINES, charts_of_workload
@@ -164,6 +166,14 @@ def test_summary_faults_events_and_all_numbers(record: Made) -> None:
     ]
     assert page.verdicts == [("pair-1", run.verdict)]
     assert any("The metric loss of client" in one for one in run.verdict.warnings)
+
+
+def test_a_workload_is_no_training(record: Made) -> None:
+    run = record(two_readings)
+    with pytest.raises(
+        TestbedError, match=r"the run of a workload\. Open it with testbed\.Workload"
+    ):
+        Run(run.folder.path)
 
 
 def test_charts_by_hand(record: Made) -> None:

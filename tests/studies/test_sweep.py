@@ -133,7 +133,9 @@ def test_a_killed_sweep_continues_where_it_stopped(
     sweep = sweeps.start("study.yaml")
     sweeps.wait_until_training("long-1500-s0")
     sweep.send_signal(number)
-    sweep.communicate(timeout=120)
+    shown = "".join(filter(None, sweep.communicate(timeout=120)))
+    interrupted = "interrupted: to resume, repeat the command." in shown
+    assert interrupted is (number == signal.SIGINT)
     broken = sweeps.begun()
     said = sweeps("sweep", "study.yaml")
     assert "long: 2 runs, 1 exist already" in said

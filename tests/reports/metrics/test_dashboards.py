@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.cli import main
 from testbed.reports.metrics.declared import METRICS
 
 COMPOSE = Path(__file__).parents[3] / "compose"
@@ -53,6 +54,50 @@ def test_a_dashboard_can_be_read(file: Path) -> None:
         assert panel["fieldConfig"]["defaults"]["unit"]
         assert panel["targets"]
     assert {one["name"] for one in page["annotations"]["list"]} == {"faults", "link changes"}
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "status", "told"),
+    [
+        ("TESTBED_PROMETHEUS_PORT", "abc", 2, "set TESTBED_PROMETHEUS_PORT to a number from 1 to"),
+        ("TESTBED_PROMETHEUS_PORT", "99999", 2, "set TESTBED_PROMETHEUS_PORT to a number from 1"),
+        ("TESTBED_GRAFANA_PORT", "0", 2, "set TESTBED_GRAFANA_PORT to a number from 1 to 65535"),
+        ("XDG_STATE_HOME", "/proc/x", 3, "cannot be written to: set XDG_STATE_HOME to a folder of"),
+    ],
+)
+def test_an_invalid_port_or_folder_is_one_line(
+    variable: str,
+    value: str,
+    status: int,
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv(variable, value)
+    assert main(["dashboards", "up"]) == status
+    (line,) = capfd.readouterr().err.splitlines()
+    assert told in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_record_of_a_killed_prometheus_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    record = tmp_path / "testbed" / "prometheus.pid"
+    record.parent.mkdir()
+    record.write_text(f"{2**31}\n")  # no process has this number
+    assert main(["dashboards", "down"]) == 0
+    assert not record.exists()
+    assert capfd.readouterr().err == ""
+
+
+def test_now_is_too_late_to_add_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboards", "add", "first", "--at", "now"]) == 2
+    told = "'--at': found 'now', expected `run` or a time like 2026-"
+    assert told in capsys.readouterr().err
 
 
 def test_only_this_host_reaches_the_services() -> None:
