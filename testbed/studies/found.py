@@ -72,6 +72,11 @@ class FoundRun:
         """Whether only the file of kept numbers exists."""
         return self.path.name.endswith(ENDING)
 
+    @property
+    def has_finished(self) -> bool:
+        """Whether it has the numbers of a whole run."""
+        return self.condition in ("valid", "invalid")
+
 
 Found = Mapping[StudyRun, FoundRun]
 
