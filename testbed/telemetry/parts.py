@@ -109,7 +109,7 @@ class DamagedPartError(DataError):
         super().__init__(
             f"{part_path(folder, number)}: the part {what}.",
             hint="Its rows are not in ps/updates.bin either. Delete it and all later parts to "
-            "read the earlier rows with `testbed.Run`.",
+            "read the earlier rows in Python, as `Run.updates`.",
         )
         self.folder = folder
         self.number = number
