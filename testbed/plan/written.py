@@ -12,7 +12,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from testbed.errors import DataError, TestbedError
 from testbed.runtimes import RUNTIME
-from testbed.telemetry.files import read_bounded
+from testbed.telemetry.files import first_mistake, read_bounded
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import THIS_HOST, Plan
 
@@ -62,9 +62,7 @@ def read_plan(folder: RunFolder) -> Plan:
         made = _PLAN.validate_python(content, strict=False)
         RUNTIME.validate_python(dict(made.runtime))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise _damaged(folder.plan, f"{where}: {first['msg']}") from None
+        raise _damaged(folder.plan, first_mistake(error)) from None
     if not any(node.part in ("server", "peer") for node in made.nodes):
         raise _damaged(folder.plan, "it contains neither a parameter server nor a workload")
     return made

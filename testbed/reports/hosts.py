@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from testbed.errors import DataError
 from testbed.reports import measures
 from testbed.reports.measurements import ClockDrift
 from testbed.telemetry.files import read_json
@@ -77,5 +78,11 @@ def _host_of_workers(folder: RunFolder) -> dict[int, str]:
     plan = read_json(folder.plan) or {}
     if not plan.get("hosts") or plan["hosts"] == [{"name": THIS_HOST}]:  # of an earlier testbed
         return {}
-    nodes: Sequence[Mapping[str, Any]] = plan["nodes"]
-    return {int(n["index"]): str(n["host"]) for n in nodes if n["part"] == "client"}
+    try:
+        nodes: Sequence[Mapping[str, Any]] = plan["nodes"]
+        return {int(n["index"]): str(n["host"]) for n in nodes if n["part"] == "client"}
+    except (TypeError, ValueError, KeyError) as error:
+        raise DataError(
+            f"{folder.plan}: its nodes are no list of nodes with index, host and part ({error}).",
+            hint="Delete it: the plan is then computed from scenario.yaml in the same folder.",
+        ) from None

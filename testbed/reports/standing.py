@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from testbed.errors import DataError
 from testbed.models.metrics import ACCURACY
 from testbed.reports.history import TIMES, RunHistory, Tally
 from testbed.telemetry.entry import Entry, only
@@ -87,11 +88,21 @@ class Standing:
 
 
 class StandingReader:
-    """Follows a run folder; every call of ``look`` reads what was added since the previous one."""
+    """Follows a run folder; every call of ``look`` reads what was added since the previous one.
+
+    Raises:
+        DataError: ``run.json`` and ``scenario.yaml`` are not of the same run.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._classes = run.state.classes
+        if unknown := {*self._classes} - run.scenario.workers.classes.keys():
+            raise DataError(
+                f"{run.folder.run_file}: classes: found {', '.join(sorted(unknown))}, expected "
+                f"those of {run.folder.scenario.name}: {', '.join(run.scenario.workers.classes)}.",
+                hint="One of the two files was edited, or has another origin.",
+            )
         self._entries: list[Entry] = []
         self._history = RunHistory()
         self._events = EventReader(run.folder.events)

@@ -35,7 +35,8 @@ from testbed.scenario.scalars import dotted
 from testbed.scenario.schema import Scenario
 from testbed.scenario.streams import Kafka
 from testbed.scenario.workload import Workload
-from testbed.telemetry.folder import RunFolder, open_to_nodes
+from testbed.telemetry.files import open_to_nodes
+from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import Circumstances, write_environment
 from testbed.telemetry.registry import Registry
 from testbed.telemetry.wall import WALL

@@ -72,8 +72,8 @@ class FoundRun:
         return self.path.name.endswith(ENDING)
 
     @property
-    def has_ended(self) -> bool:
-        """Whether its numbers are complete, valid or not."""
+    def has_finished(self) -> bool:
+        """Whether it has the numbers of a whole run."""
         return self.condition in ("valid", "invalid")
 
 

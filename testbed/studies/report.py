@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,7 +67,7 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
 
     Raises:
         ScenarioError: the results folder is another study's, or there is no such part.
-        TestbedError: there is none of these runs; earlier results are left as they are.
+        TestbedError: none of these runs has finished; earlier results are left as they are.
     """
     whole, study = study, study.only(part) if part else study
     found = find_runs(whole, runs)
@@ -97,19 +98,22 @@ def report_study(study: Study, *, runs: Path, part: str | None = None) -> StudyR
 
 
 def _check_any(results: Results, runs: Path) -> None:
-    """Check that any run of the study exists: empty tables must not replace earlier results.
+    """Check that any run of the study has finished: empty tables must not replace earlier results.
 
     Raises:
         RunNotFound: there is none.
     """
     study = results.study
-    if any(run in results.found for run in study.runs):
+    found = [results.found[run] for run in study.runs if run in results.found]
+    if any(one.has_finished for one in found):
         return
     wanted = f"{study.part} of the study {study.name}" if study.part else f"the study {study.name}"
     others = note_on_others([run for run in study.runs if run in results.others])
+    conditions = Counter(one.condition for one in found).items()
+    notes = "".join(f"; {count} {condition}" for condition, count in conditions)
     raise RunNotFound(
-        f"{runs} has none of the {len(study.runs)} runs of {wanted}, so nothing is written and "
-        f"earlier results stay as they are{others and '; '}{others}.",
+        f"{runs}: none of the {len(study.runs)} runs of {wanted} has finished, so nothing is "
+        f"written and earlier results stay as they are{notes}{others and '; '}{others}.",
         hint=f"Execute them: testbed sweep {study.file}, or choose their folder with --runs."
         + " To report the earlier runs, restore the files they were made with." * bool(others),
     )
@@ -147,7 +151,7 @@ def keep_runs(study: Study, *, runs: Path) -> Kept:
     files, refused = list[Path](), list[str]()
     measures = [*study.measures, *SIDE_BY_SIDE, MISSED]
     for found in find_runs(study, runs).values():
-        if found.is_kept or not found.has_ended:
+        if found.is_kept or not found.has_finished:
             continue
         run = None if (found.path / "custom").is_dir() else open_run(found.path)
         if isinstance(run, Run):

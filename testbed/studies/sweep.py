@@ -126,7 +126,7 @@ def sweep(
     with alone(runs), reused_gradients(runs, reuse_bytes, side_by_side=side_by_side) as gradients:
         results_folder(study, runs)
         found = _wait_for_others(find_runs(study, runs), tell)
-        missing = [run for run in study.runs if run not in found or not found[run].has_ended]
+        missing = [run for run in study.runs if run not in found or not found[run].has_finished]
         there = len(study.runs) - len(missing)
         others = note_on_others(runs_made_otherwise(study, runs, found))
         tell(
@@ -148,7 +148,7 @@ def sweep(
         else:
             pool.carry_out(simulated, jobs=side_by_side)
         pool.carry_out(alone_here, jobs=1)
-        now = {run: one for run, one in find_runs(study, runs).items() if one.has_ended}
+        now = {run: one for run, one in find_runs(study, runs).items() if one.has_finished}
     return Swept(study, runs, now, progress.failed)
 
 

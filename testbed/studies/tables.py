@@ -165,9 +165,7 @@ def run_table(results: Results) -> StudyTable:
         row: list[object] = [*(level for _, level in run.case.levels), run.seed]
         found = results.found.get(run)
         row += [found.name, found.condition, found.reason] if found else ["", "not run", ""]
-        values = [
-            plain_number(results.value(run, one)) if found and found.has_ended else ""
-            for one in asked
-        ]
+        shown = found is not None and found.has_finished
+        values = [plain_number(results.value(run, one)) if shown else "" for one in asked]
         rows.append([*row, study.scale, *values])
     return StudyTable("runs", (), ((), ()), (headings, rows))

@@ -12,7 +12,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from reprlib import repr as shortened
+from typing import Annotated, Any, TextIO
+
+from pydantic import AfterValidator, ValidationError
 
 from testbed.errors import DataError, HostError
 from testbed.telemetry.ps_events import Evaluated
@@ -32,10 +35,41 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 OF_DISK = (*NO_SPACE, errno.EROFS, errno.EIO)
 
 
+def is_gone(path: Path) -> bool:
+    """Whether a path does not exist any more; an inaccessible path may exist."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def open_to_nodes(path: Path) -> None:
+    """Let nodes, which have their own uids, read a part of a run folder regardless of the umask.
+
+    The run folder itself keeps the mode set by the umask, which decides about other users.
+    """
+    path.chmod(0o755 if path.is_dir() else 0o644)
+
+
 def moment(seconds: float) -> str:
     """Format seconds since 1970 as UTC in ISO 8601, to the millisecond."""
     text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
     return text.replace("+00:00", "Z")
+
+
+def _timestamp(text: str) -> str:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("a time in ISO 8601, like 2026-01-31T12:00:00.000Z") from None
+    return text
+
+
+Timestamp = Annotated[str, AfterValidator(_timestamp)]
+"""A time as ``moment`` formats it, in a file that pydantic reads."""
 
 
 @dataclass
@@ -160,6 +194,16 @@ def read_json(path: Path) -> dict[str, Any] | None:
     if not isinstance(content, dict):
         raise DataError(f"{path}: not a JSON object.", hint="The file is damaged.")
     return content
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return where a file's content has the wrong type, what was found and what was expected."""
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    expected = first["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+    return f"{where}: found {shortened(first['input'])}, expected {expected}"
 
 
 def read_bounded(path: Path, *, most: int, flags: int = 0) -> bytes:

@@ -13,14 +13,24 @@ import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from testbed.errors import DataError, HostError, Problem, RunNotFound, ScenarioError, TestbedError
 from testbed.telemetry.event_kinds import State
-from testbed.telemetry.files import moment, read_json, write_atomically
+from testbed.telemetry.files import (
+    Timestamp,
+    first_mistake,
+    is_gone,
+    moment,
+    open_to_nodes,
+    read_json,
+    write_atomically,
+)
 
 FORMAT = 1
 
@@ -28,25 +38,6 @@ ONE_BY_ONE = "one-by-one"
 """Name of the file of ``RunFolder.one_by_one``."""
 
 ENDED: frozenset[State] = frozenset(("finished", "failed", "interrupted"))
-
-
-def is_gone(path: Path) -> bool:
-    """Whether a path does not exist any more; an inaccessible path may exist."""
-    try:
-        path.lstat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def open_to_nodes(path: Path) -> None:
-    """Let nodes, which have their own uids, read a part of a run folder regardless of the umask.
-
-    The run folder itself keeps the mode set by the umask, which decides about other users.
-    """
-    path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 @dataclass(frozen=True)
@@ -57,13 +48,16 @@ class RunState:
     run: str
     scenario: str
     state: State
-    created: str
-    started: str | None = None
-    ended: str | None = None
+    created: Timestamp
+    started: Timestamp | None = None
+    ended: Timestamp | None = None
     reason: str = ""
     exit_code: int | None = None
-    classes: tuple[str, ...] = ()
+    classes: tuple[str, ...] = field(kw_only=True)
     metrics: str = ""
+
+
+_STATE = TypeAdapter(RunState)
 
 
 @dataclass(frozen=True)
@@ -236,13 +230,11 @@ class RunFolder:
                 f"{self.run_file}: format {found}, this testbed reads up to {FORMAT}.",
                 hint="Read the run with the version of testbed that created it, or a newer one.",
             )
-        known = {field.name for field in fields(RunState)} & content.keys()
         try:
-            classes = tuple(content["classes"])
-            return RunState(**{name: content[name] for name in known} | {"classes": classes})
-        except (TypeError, KeyError) as error:
+            return _STATE.validate_python(content)
+        except ValidationError as error:
             raise DataError(
-                f"{self.run_file}: not the record of a run ({error}).",
+                f"{self.run_file}: not the record of a run: {first_mistake(error)}.",
                 hint="The file was edited, or has another origin.",
             ) from None
 
@@ -316,9 +308,13 @@ class RunFolder:
     def _not_yours(self) -> HostError:
         found = self.path.stat()
         if found.st_uid == os.geteuid():
+            try:
+                closed, mode = self.run_file, self.run_file.stat().st_mode
+            except PermissionError:
+                closed, mode = self.path, found.st_mode
             return HostError(
-                f"{self.path} is yours, but its permissions do not let you read it (mode "
-                f"{found.st_mode & 0o777:03o}).",
+                f"{closed} is yours, but its permissions do not let you read it (mode "
+                f"{mode & 0o777:03o}).",
                 hint=f"chmod -R u+rwX {self.path}",
             )
         return HostError(

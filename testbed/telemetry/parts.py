@@ -90,7 +90,7 @@ class PartWriter:
     def _write(self, rows: Rows) -> None:
         import pyarrow.parquet
 
-        with replacing(_path(self.folder, self._next)) as fresh:
+        with replacing(part_path(self.folder, self._next)) as fresh:
             pyarrow.parquet.write_table(
                 _table(rows), fresh, compression="zstd", write_page_checksum=True
             )
@@ -107,9 +107,9 @@ class DamagedPartError(DataError):
 
     def __init__(self, folder: Path, number: int, what: str) -> None:
         super().__init__(
-            f"{_path(folder, number)}: the part {what}.",
+            f"{part_path(folder, number)}: the part {what}.",
             hint="Its rows are not in ps/updates.bin either. Delete it and all later parts to "
-            "read the earlier rows.",
+            "read the earlier rows in Python, as `Run.updates`.",
         )
         self.folder = folder
         self.number = number
@@ -131,8 +131,15 @@ def part_paths(folder: Path) -> list[Path]:
     """Return the paths of complete parts, by number.
 
     Raises:
+        DataError: it is no folder.
         PermissionError: the folder is not readable; ``glob`` would find nothing.
     """
+    if folder.exists() and not folder.is_dir():
+        raise DataError(
+            f"{folder}: found a file, expected the folder of the updates.",
+            hint="Remove it and restore the folder; that of a live run is made again from "
+            "ps/updates.bin by `testbed report`.",
+        )
     found = folder.iterdir() if folder.exists() else ()
     return sorted((one for one in found if one.match("part-[0-9]*.parquet")), key=_number)
 
@@ -153,7 +160,8 @@ def _number(path: Path) -> int:
     return int(path.stem.removeprefix("part-"))
 
 
-def _path(folder: Path, number: int) -> Path:
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of a part."""
     return folder / f"part-{number:04d}.parquet"
 
 

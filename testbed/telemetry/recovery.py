@@ -13,8 +13,8 @@ from testbed.telemetry.entry import FROM_PS, Entry
 from testbed.telemetry.events import EventLog, follow_ps_events, read_events
 from testbed.telemetry.files import CsvTable, LineReader, drop_torn_line, evaluation_row
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.parts import DamagedPartError, PartWriter, read_parts
-from testbed.telemetry.ps_events import Evaluated, Restored
+from testbed.telemetry.parts import DamagedPartError, PartWriter, part_path, part_paths, read_parts
+from testbed.telemetry.ps_events import Evaluated, Finished, Restored
 from testbed.telemetry.rows import Rows, joined
 from testbed.telemetry.spool import SpoolReader
 
@@ -53,21 +53,32 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
         )
 
 
-def check_evaluations(folder: RunFolder, entries: Sequence[Entry]) -> None:
-    """Check that ``evaluations.csv`` of an ended run has all evaluations of its events.
+def check_tables(folder: RunFolder, entries: Sequence[Entry], *, updates: int) -> None:
+    """Check that an ended run has the evaluations and ``updates`` that its events name.
 
-    A run that was cut short may have stopped between an event and its row.
+    A run that was cut short may have stopped between an event and its row, and before its last
+    updates were written.
 
     Raises:
         DataError: rows are missing.
     """
+    finished = folder.state().state == "finished"
     rows = _count_rows(folder.evaluations)
     expected = len(_standing(entries))
-    if rows < expected - (folder.state().state != "finished"):
+    if rows < expected - (not finished):
         raise DataError(
             f"{folder.evaluations}: found {rows} evaluations, expected {expected}, as in "
             f"{folder.events.name}.",
             hint="The file is damaged: restore it. Nothing was computed from it.",
+        )
+    events = (entry.event for entry in reversed(entries))
+    applied = next((one.version for one in events if isinstance(one, Finished | Restored)), 0)
+    if finished and updates < applied:
+        missing = part_path(folder.updates, len(part_paths(folder.updates)))
+        raise DataError(
+            f"{missing} is missing: found {updates} updates, expected {applied}, as in "
+            f"{folder.events.name}.",
+            hint="Restore it. Nothing was computed from the other files.",
         )
 
 
@@ -103,8 +114,10 @@ def read_updates(folder: RunFolder) -> Rows:
 
 def _recover_updates(folder: RunFolder) -> int:
     """Add missing updates; rewrite all from a damaged part on, if the spool has them."""
-    folder.updates.mkdir(exist_ok=True)
     _, spooled, damage = _both_records(folder, over=True)
+    if not spooled:
+        return 0
+    folder.updates.mkdir(exist_ok=True)
     for part in damage.later() if damage else ():
         part.unlink()
     writer = PartWriter(folder.updates)

@@ -103,3 +103,9 @@ def test_an_unreadable_folder_of_the_user(runs: Path, capsys: pytest.CaptureFixt
             assert main([command, "closed", "--runs", str(runs)]) == 3
     told = f"{run} is yours, but its permissions do not let you read it (mode 000).\n"
     assert capsys.readouterr().err.count(f"{told}  chmod -R u+rwX {run}\n") == 3
+    run.chmod(0o755)
+    (run / "run.json").chmod(0o200)
+    with somebody():
+        assert main(["report", "closed", "--runs", str(runs)]) == 3
+    told = f"{run / 'run.json'} is yours, but its permissions do not let you read it (mode 200).\n"
+    assert told in capsys.readouterr().err

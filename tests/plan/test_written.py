@@ -158,10 +158,10 @@ def test_an_old_run_without_a_plan(folder: RunFolder) -> None:
         (link, "found a symbolic link, expected a regular file"),
         (directory, "found a folder, expected a regular file"),
         (pipe, "found a pipe or a device, expected a regular file"),
-        (without("network"), "network: Field required"),
-        (without("nodes"), "nodes: Field required"),
+        (without("network"), "network is missing"),
+        (without("nodes"), "nodes is missing"),
         (changed(nodes=[]), "it contains neither a parameter server nor a workload"),
-        (changed(nodes=[{"name": "ps"}]), r"nodes\.0\.role: Field required"),
+        (changed(nodes=[{"name": "ps"}]), r"nodes\.0\.role is missing"),
         (changed(runtime={"name": "podman"}), "not a valid plan: .*podman"),
     ],
 )

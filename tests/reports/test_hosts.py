@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from testbed.errors import DataError
 from testbed.reports.frames import Run
 from testbed.reports.measurements import ClockDrift
 from testbed.telemetry.folder import RunFolder
@@ -29,6 +30,13 @@ def test_a_run_on_one_host_says_nothing_of_others(folder: RunFolder) -> None:
     run = Run(folder.path)
     assert run.summary["hosts"] is None
     assert run.hosts.empty
+
+
+@pytest.mark.parametrize("nodes", [5, [5], [{"part": "client"}]])
+def test_nodes_of_another_type_are_named(folder: RunFolder, nodes: Any) -> None:
+    folder.plan.write_text(json.dumps({"hosts": 5, "nodes": nodes}))
+    with pytest.raises(DataError, match=r"plan\.json: its nodes are no list of nodes"):
+        _ = Run(folder.path).summary
 
 
 def test_the_drift_of_a_clock_is_its_largest_change(folder: RunFolder) -> None:

@@ -102,6 +102,30 @@ def test_a_shortened_table_of_evaluations_is_no_result(folder: RunFolder) -> Non
     assert folder.summary.read_bytes() == before
 
 
+@pytest.mark.parametrize("lost", ["part-0000.parquet", "."])
+def test_a_finished_run_without_its_updates_is_no_result(folder: RunFolder, lost: str) -> None:
+    remake(folder.path)
+    before = folder.summary.read_bytes()
+    part = folder.updates / "part-0000.parquet"
+    part.unlink()
+    if lost == ".":
+        folder.updates.rmdir()
+    for write in (True, False):
+        with pytest.raises(DataError) as caught:
+            remake(folder.path, write=write)
+        assert caught.value.message == (
+            f"{part} is missing: found 0 updates, expected 6, as in events.jsonl."
+        )
+    assert folder.summary.read_bytes() == before
+    assert folder.updates.exists() == (lost != ".")
+
+
+def test_an_interrupted_run_without_its_last_updates_is_readable(folder: RunFolder) -> None:
+    folder.move("interrupted", now=0.0)
+    (folder.updates / "part-0000.parquet").unlink()
+    assert remake(folder.path).summary["updates"]["total"] == 0
+
+
 def test_a_run_that_died_between_an_evaluation_and_its_row(killed: RunFolder) -> None:
     lines = killed.evaluations.read_text().splitlines(keepends=True)
     killed.evaluations.write_text("".join(lines[:-1]))

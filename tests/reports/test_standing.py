@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from testbed.errors import DataError
 from testbed.reports.frames import Run
 from testbed.reports.history import Tally
 from testbed.reports.standing import StandingReader
@@ -43,6 +45,13 @@ def test_the_last_state_of_an_ended_run(folder: RunFolder) -> None:
     assert standing.server["payload_in_bytes"] == 6_200
     # Two readings two real seconds apart, four emulated: 1 byte, then 10,000.
     assert standing.server["wire_in_bytes_per_second"] == pytest.approx(9_999 / 4)
+
+
+def test_classes_of_another_scenario_are_named(folder: RunFolder) -> None:
+    content = json.loads(folder.run_file.read_text())
+    folder.run_file.write_text(json.dumps(content | {"classes": ["fast", "x", "slow", "slow"]}))
+    with pytest.raises(DataError, match=r"run\.json: classes: found x, expected .*: fast, slow"):
+        StandingReader(Run(folder.path))
 
 
 @pytest.fixture

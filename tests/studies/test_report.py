@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import json
 from collections.abc import Callable
 from math import atan, pi, sqrt
@@ -268,6 +269,25 @@ def test_earlier_results_stay_if_no_run_exists_any_more(
     with pytest.raises(TestbedError, match="none of the 4 runs of two of the study rates"):
         report_study(load_study(study.file), runs=runs, part="two")
     assert report.files[0].exists()
+
+
+def test_earlier_results_stay_while_no_run_has_finished(
+    study: Study, runs: Path, write_run: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The scenario was edited, and the sweep of the new one interrupted in its second run."""
+    report_study(study, runs=runs)
+    before = {path: path.read_bytes() for path in (runs / "rates").iterdir()}
+    base = study.file.parent / "base.yaml"
+    base.write_text(base.read_text().replace("updates: 60", "updates: 80"))
+    first, second, *_ = load_study(study.file).runs
+    write_run(first, runs, [0.5], state="failed", name="first")
+    lock = write_run(second, runs, [0.5], state="training", name="second").lock
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert main(["report", str(study.file), "--runs", str(runs)]) == 7
+    assert "none of the 8 runs of the study rates has finished" in (said := capsys.readouterr().err)
+    assert "earlier results stay as they are; 1 interrupted; 1 running; 4 runs" in said
+    assert {path: path.read_bytes() for path in (runs / "rates").iterdir()} == before
 
 
 def test_a_report_without_a_folder_of_runs_creates_none(

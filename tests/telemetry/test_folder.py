@@ -5,10 +5,11 @@ import json
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from testbed.errors import HostError, RunNotFound, ScenarioError, TestbedError
+from testbed.errors import DataError, HostError, RunNotFound, ScenarioError, TestbedError
 from testbed.telemetry.files import moment, read_json, write_atomically
 from testbed.telemetry.folder import RunFolder
 
@@ -143,6 +144,38 @@ def test_folders_that_are_not_runs(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"format": 1, "classes": []}')
     with pytest.raises(TestbedError, match="not the record of a run"):
         RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"state": 5}, "state: found 5, expected 'created', 'starting'"),
+        ({"classes": [1, None]}, "classes.0: found 1, expected a valid string"),
+        ({"classes": "abc"}, "classes: found 'abc'"),
+        ({"created": 7}, "created: found 7"),
+        ({"ended": "noon"}, "ended: found 'noon', expected a time in ISO 8601"),
+        ({"format": None}, "format: found None"),
+    ],
+)
+def test_a_value_of_another_type_is_named(
+    tmp_path: Path, changed: dict[str, Any], found: str
+) -> None:
+    folder = make(tmp_path)
+    content = json.loads(folder.run_file.read_text())
+    folder.run_file.write_text(json.dumps(content | changed))
+    with pytest.raises(DataError) as caught:
+        RunFolder.open(folder.path)
+    told = f"{folder.run_file}: not the record of a run: {found}"
+    assert caught.value.message.startswith(told)
+
+
+def test_a_state_without_classes_is_damaged(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    content = json.loads(folder.run_file.read_text())
+    del content["classes"]
+    folder.run_file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match="classes is missing"):
+        folder.state()
 
 
 def test_keys_added_by_a_later_testbed_are_ignored(tmp_path: Path) -> None:

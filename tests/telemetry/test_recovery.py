@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from testbed.errors import TestbedError
+from testbed.errors import DataError, TestbedError
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import BroughtUp, StateChanged
 from testbed.telemetry.events import read_events
@@ -154,6 +154,16 @@ def test_a_deleted_folder_of_updates_is_restored(whole: RunFolder) -> None:
     assert len(read_updates(whole)) == 7
     assert recover(whole, time_scale=2.0).updates == 7
     assert list(joined(read_parts(whole.updates))["version_applied"]) == list(range(7))
+
+
+def test_a_file_in_place_of_the_folder_of_updates(whole: RunFolder) -> None:
+    shutil.rmtree(whole.updates)
+    whole.updates.write_text("")
+    for attempt in (lambda: recover(whole, time_scale=2.0), lambda: read_updates(whole)):
+        with pytest.raises(DataError, match="updates: found a file, expected the folder"):
+            attempt()
+    whole.updates.unlink()
+    assert recover(whole, time_scale=2.0).updates == 7
 
 
 def test_updates_missing_in_the_spool_are_kept(whole: RunFolder) -> None:

@@ -60,7 +60,8 @@ from testbed.runtimes.docker.session import run_in
 from testbed.runtimes.docker.swarm_lifeline import SwarmLifeline, tunnel_of
 from testbed.runtimes.lock import POLL_SECONDS, attempts
 from testbed.runtimes.parallel import in_parallel
-from testbed.telemetry.folder import ENDED, RunFolder, is_gone
+from testbed.telemetry.files import is_gone
+from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.host import recorded_images
 from testbed.values.topology import HostSpec, NodeSpec, Plan
 

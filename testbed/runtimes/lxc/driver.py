@@ -51,7 +51,8 @@ from testbed.runtimes.lxc.unprivileged import (
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import NativeLifeline
 from testbed.runtimes.parallel import in_parallel
-from testbed.telemetry.folder import RunFolder, is_gone
+from testbed.telemetry.files import is_gone
+from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NodeSpec, Plan
 
 START_SECONDS = 60.0

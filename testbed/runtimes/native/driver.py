@@ -37,7 +37,8 @@ from testbed.runtimes.native.lifeline import (
     settings_for,
 )
 from testbed.runtimes.native.session import run_in
-from testbed.telemetry.folder import RunFolder, is_gone
+from testbed.telemetry.files import is_gone
+from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import torch_build
 from testbed.values.topology import NodeSpec, Plan
 
