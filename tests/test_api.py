@@ -262,7 +262,7 @@ def test_an_invalid_argument_is_refused_as_on_the_command_line(
 
 
 def test_a_run_of_the_other_kind() -> None:
-    with pytest.raises(TestbedError, match=r"simulated is the run of a training. .*testbed\.Run\."):
+    with pytest.raises(TestbedError, match=r"simulated is the run of a training. .*as a Run\."):
         testbed.WorkloadRun(OLD / "simulated")
 
 

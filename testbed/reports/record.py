@@ -64,7 +64,7 @@ class RecordedRun(ABC):
             kind, right = ("training", "Run") if self.of_workload else ("workload", "WorkloadRun")
             raise TestbedError(
                 f"{self.folder.path} is the run of a {kind}.",
-                hint=f"Open it with testbed.{right}.",
+                hint=f"Open it as a {right}.",
             )
 
     def __repr__(self) -> str:

@@ -170,9 +170,7 @@ def test_summary_faults_events_and_all_numbers(record: Made) -> None:
 
 def test_a_workload_is_no_training(record: Made) -> None:
     run = record(two_readings)
-    with pytest.raises(
-        TestbedError, match=r"the run of a workload\. Open it with testbed\.Workload"
-    ):
+    with pytest.raises(TestbedError, match=r"the run of a workload\. Open it as a WorkloadRun"):
         Run(run.folder.path)
 
 
