@@ -236,7 +236,7 @@ def _fields(text: str, option: str) -> dict[str, Any]:
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
         if name not in KEYS:
-            found, hint = f"{name}, an unknown key", nearest(name, KEYS)
+            found, hint = f"{name or repr(part)}, an unknown key", nearest(name, KEYS)
             raise ScenarioError([Problem(option, 0, "", found, one_of(KEYS), hint)])
         fields[name] = float(value) if name in NUMBERS else value
     return fields

@@ -39,6 +39,7 @@ class DeviceModel:
         silent: whether it is frozen for good.
         frozen_at: since when it is frozen; None while it runs.
         frozen_seconds: how long it was frozen since its last reply arrived.
+        stood: how long it was frozen between replies and pushes since its last update.
         deferred: callbacks to run once it is unfrozen.
         keys: known core keys at both ends of its links; None if no keys are sent.
         generation: number of times its process has ended; callbacks of earlier ones are discarded.
@@ -65,6 +66,7 @@ class DeviceModel:
     silent: bool = False
     frozen_at: float | None = None
     frozen_seconds: float = 0.0
+    stood: float = 0.0
     deferred: list[Callback] = field(default_factory=list)
     keys: KeyedLinks | None = None
     generation: int = 0
@@ -90,7 +92,7 @@ class DeviceModel:
         if self.keys is not None:
             self.keys.worker.drop()
         self.slow = 1.0
-        self.step_seconds = 0.0  # the draw may have been used in a discarded cycle
+        self.step_seconds = self.stood = 0.0  # the draw may have been used in a discarded cycle
 
     def called(self, now: float) -> None:
         """End its call to the PS."""
@@ -100,13 +102,13 @@ class DeviceModel:
     def timing(self, cycle: Cycle) -> Timing:
         """Return the times of a cycle that ended with a push; reset them after an update."""
         timing = Timing(
-            compute_seconds=cycle.compute_seconds,
+            compute_seconds=cycle.compute_seconds + self.stood,
             think_seconds=cycle.think_seconds,
             transfer_seconds=self.transfers,
             blocked_seconds=self.blocks,
         )
         if cycle.update.steps:
-            self.transfers = self.blocks = 0.0
+            self.transfers = self.blocks = self.stood = 0.0
         return timing
 
     def order(self, worker: int, standing: StandingOrders, arrival: float) -> None:

@@ -250,7 +250,7 @@ class Engine(SimulatedRun):
         device = self.devices[cycle.worker]
         if device.silent:
             return
-        cycle = cycle._replace(compute_seconds=cycle.compute_seconds + device.frozen_seconds)
+        device.stood += device.frozen_seconds
         device.called_at, seconds = now, self._coding.push_seconds(cycle)
         if not seconds:
             self.push(cycle, now)

@@ -194,10 +194,11 @@ def log_rank(
     """Test whether two cases reach a value equally soon; each has its values and its ends.
 
     A run that never reaches it counts up to its end. The test does not pair the seeds. There is no
-    test if no run reaches it, or if a value is NaN.
+    test if no run reaches it, if a value is NaN, or if no run of a case has a value or an end.
     """
     values = (*first[0], *second[0])
-    if not any(map(isfinite, values)) or any(map(isnan, values)):
+    lacking = any(not any(map(isfinite, (*case, *ends))) for case, ends in (first, second))
+    if lacking or not any(map(isfinite, values)) or any(map(isnan, values)):
         return Significance("", nan)
     from scipy.stats import logrank
 

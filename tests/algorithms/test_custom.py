@@ -222,7 +222,10 @@ def train_locally(half: WorkerHalf, *, own: int) -> None:
         action = loop.send(Computed(0.0, np.ones(2, np.float32)))
 
 
-def test_a_worker_that_never_pushes_breaks_the_contract(tmp_path: Path) -> None:
+def test_a_worker_that_never_pushes_breaks_the_contract(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.algorithms.frame.worker.MOST_STEPS", 10_000)
     (tmp_path / "mine.py").write_text(SOURCE, encoding="utf-8")
     config = open_config(UserCode(tmp_path / "mine.py", "Mine", "algorithm"), {})
     given = Layout(("weight",), ((2,),)), 1, np.random.default_rng(0)

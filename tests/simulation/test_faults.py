@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from testbed import Run
-from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm
+from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm, PowerSgd
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
 from testbed.algorithms.frame.worker import Shard
@@ -63,6 +63,15 @@ def test_a_frozen_worker_continues_where_it_stopped(
     assert begun.planned_seconds == begun.actual_seconds == pytest.approx(int(at[:-2]) / 1000)
     assert not ended.begins
     assert ended.actual_seconds == pytest.approx(begun.actual_seconds + int(lasts[:-1]))
+
+
+def test_the_time_frozen_before_a_message_is_that_of_the_update(world: World) -> None:
+    """PowerSGD pushes twice for an update; the worker is frozen for 2 s in its first step."""
+    freeze = {"freeze": {"at": {"time": "500ms"}, "for": "2s"}}
+    _, book = world(
+        *(PowerSgd(name="powersgd"), StopRule(updates=2)), step_seconds=[1.0], faults=[freeze]
+    )
+    assert book.column("compute_seconds") == pytest.approx([3.0, 1.0])
 
 
 def test_a_worker_that_is_killed_and_rejoins_starts_from_scratch(world: World) -> None:

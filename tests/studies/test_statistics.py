@@ -121,6 +121,7 @@ def test_the_log_rank_test() -> None:
     z = (3 - 1.15) / sqrt(0.6775)
     assert found.p == pytest.approx(2 * NormalDist().cdf(-z))
     assert isnan(log_rank(([inf], [5]), ([inf], [5])).p)
+    assert isnan(log_rank(([1, 2], [5, 5]), ([inf, inf], [inf, inf])).p)  # no end is known
     unmeasured = log_rank(([1, 2, 3], [5] * 3), ([4, inf, nan], [5, 5, inf]))
     assert (unmeasured.name, isnan(unmeasured.p)) == ("", True)
 

@@ -40,7 +40,7 @@ from testbed.payloads.notes import note_flaw
 from testbed.values.seeds import seed_globals
 from testbed.values.state import PlainState, fitting, pack, put_back, unpack
 
-MOST_STEPS, MOST_EPOCHS = 10_000, 500
+MOST_STEPS, MOST_EPOCHS = 100_000, 500
 """A worker of the user's own algorithm must push before it has trained for this many steps and
 local epochs, or its training might never end. Averaging models once needs up to 300 epochs."""
 
