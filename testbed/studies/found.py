@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from testbed.errors import HostError, Problem, ScenarioError, TestbedError
 from testbed.reports.any_run import open_run
 from testbed.reports.run_measure import Measure
+from testbed.runtimes.lock import is_controlled
 from testbed.scenario import load
 from testbed.scenario.load_workload import is_workload_file, load_workload
 from testbed.scenario.own_code import COPIES, names_of
@@ -157,7 +158,7 @@ def examine(path: Path) -> FoundRun:
     """
     run = open_run(path)
     ended: State = run.state.state
-    if run.alive:
+    if run.alive or is_controlled(run.folder):  # or its report is still being written
         return FoundRun(path, "running", "")
     if ended != "finished":
         return FoundRun(path, "interrupted", run.state.reason)
