@@ -253,25 +253,32 @@ def test_a_push_during_a_step_does_not_delay_its_end(begin: Callable[..., Any]) 
         assert told == pytest.approx(expected)
 
 
-@pytest.mark.parametrize(
-    ("samples", "slow", "seconds"), [(10, 1.0, 70), (30, 1.0, 110), (10, 2.0, 140)]
-)
-def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seconds: float) -> None:
-    """50 s and 2 s per sample: hours of emulated time that a worker sleeps through."""
+def alone(**options: Any) -> Device:
+    """A device without a server."""
     network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
-    slept: list[float] = []
     at = np.zeros(network.layout.size, np.float32)
-    device = Device(
+    return Device(
         index=0,
         compute=OwnCompute(DATA, at, network.bind(at)),
         parameters=at,
         data=DATA,
         fingerprint=network.layout.fingerprint,
         size=network.layout.size,
+        clock=EmulatedClock(1.0),
+        **options,
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "slow", "seconds"), [(10, 1.0, 70), (30, 1.0, 110), (10, 2.0, 140)]
+)
+def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seconds: float) -> None:
+    """50 s and 2 s per sample: hours of emulated time that a worker sleeps through."""
+    slept: list[float] = []
+    device = alone(
         step=lambda: 50.0,
         each_sample=2.0,
-        connection=cast("Any", None),  # a step makes no call
-        clock=EmulatedClock(1.0),
+        connection=None,  # a step makes no call
         slow=lambda: slow,
         paced_first=True,
         sleep=slept.append,
@@ -283,25 +290,14 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
 
 def test_time_held_before_the_training_is_not_blocked_time() -> None:
     """Held for 30 s, 0.5 s of them since the training began."""
-    network = Mlp(name="mlp", hidden=(5,)).build((1, 2, 2), 3, folder=Path())
-    at, requests = np.zeros(network.layout.size, np.float32), list[bytes]()
+    requests: list[bytes] = []
 
     def call(method: str, request: bytes, **_: Any) -> bytes:
         requests.append(request)
         return encode_delivery(Delivery(None, time=0.5, blocked=30.0)).data
 
-    device = Device(
-        index=0,
-        compute=OwnCompute(DATA, at, network.bind(at)),
-        parameters=at,
-        data=DATA,
-        fingerprint=network.layout.fingerprint,
-        size=network.layout.size,
-        step=None,
-        connection=cast("Any", SimpleNamespace(call=call)),
-        clock=EmulatedClock(1.0),
-    )
+    device = alone(step=None, connection=SimpleNamespace(call=call))
     device.perform(Pull())
-    device.perform(Push(1, Update(Dense(at), 0, samples=2, steps=1)))
-    pushed = decode_push(requests[-1], size=at.size)
+    device.perform(Push(1, Update(Dense(device.parameters), 0, samples=2, steps=1)))
+    pushed = decode_push(requests[-1], size=device.size)
     assert pushed.timing.blocked_seconds == 0.5
