@@ -87,11 +87,13 @@ class DeviceModel:
     def end(self) -> None:
         """End its process; the next process starts from scratch."""
         self.generation += 1
+        self.silent = False
         self.frozen_at, self.frozen_seconds, self.deferred = None, 0.0, []
         self.think, self.computing, self.paused, self.pending_orders = None, False, None, []
         if self.keys is not None:
             self.keys.worker.drop()
         self.slow = 1.0
+        self.up, self.down = self.configured
         self.step_seconds = self.stood = 0.0  # the draw may have been used in a discarded cycle
 
     def called(self, now: float) -> None:

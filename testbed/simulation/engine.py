@@ -284,8 +284,8 @@ class Engine(SimulatedRun):
             effects = self.server.push(worker, cycle.sequence, update=cycle.update, now=now)
         except RejectedError as error:
             self.recorder.event(Rejected(f"w{worker}", error.message))
-            self.timeline.population.mark_absent(worker)
-            self._carry_out(self.server.leave(worker, now))
+            self.faults.forget(worker)
+            self.leave(worker)
             return
         if effects.accepted:
             self._record.accepted(cycle, device.timing(cycle))

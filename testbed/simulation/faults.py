@@ -102,21 +102,14 @@ class Faults:
                 for callback in device.thaw(now):
                     callback(now)
             case NetworkPartition():
-                self._heal(target)
+                for bucket, link in self._own_links(target):
+                    bucket.reconnect(link=link)
             case Slow():
                 device.slow = 1.0
             case ChangedLink():
-                self._reset_link(target)
-
-    def _heal(self, worker: int) -> None:
-        for bucket, link in self._own_links(worker):
-            bucket.reconnect(link=link)
-
-    def _reset_link(self, worker: int) -> None:
-        device = self.engine.devices[worker]
-        device.up, device.down = device.configured
-        for bucket, link in self._own_links(worker):
-            bucket.change(*bucket.configured, link=link)
+                device.up, device.down = device.configured
+                for bucket, link in self._own_links(target):
+                    bucket.change(*bucket.configured, link=link)
 
     def _own_links(self, worker: int) -> Sequence[tuple[Bucket, FairLink]]:
         """Return a worker's buckets, up and down, each with the PS's link."""
@@ -126,8 +119,8 @@ class Faults:
     def forget(self, worker: int) -> None:
         """Discard all activity of a worker whose process has ended."""
         self.engine.devices[worker].end()
-        self._heal(worker)
-        self._reset_link(worker)
+        for bucket, link in self._own_links(worker):
+            bucket.reset(link=link)
         self.engine.workers.discard(worker)
         self.timeline.population.mark_absent(worker)
 

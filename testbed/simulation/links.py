@@ -216,6 +216,13 @@ class Bucket:
         for at, size, done in unsent:
             self.send(size, link=at, done=done)
 
+    def reset(self, *, link: FairLink) -> None:
+        """Discard all messages and all faults: the worker's process has ended."""
+        link.withdraw(self)
+        self.connected, self._stopped, self._undelivered, self._unsent = True, [], [], []
+        self.rate, self.burst = self.configured
+        self._tokens, self._settled = self.burst, link.events.now
+
     def _restart(self, transfers: list[PendingTransfer], link: FairLink) -> None:
         for left in transfers:
             beyond_burst = left.done.func == self._all_sent

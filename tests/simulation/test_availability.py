@@ -8,11 +8,14 @@ from functools import partial
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from testbed.algorithms import Asgd, Bsp
+from testbed.algorithms.base import Halves, Update, WorkerHalf
 from testbed.algorithms.frame.stop import StopRule
 from testbed.faults.population import Availability
+from testbed.payloads import Dense, Vector
 from testbed.scenario.experiment import Constant
 from testbed.simulation.engine import Engine
 from testbed.values.traces import Trace
@@ -73,6 +76,36 @@ def test_traces_continue_from_a_checkpoint(world: World, resumed: Resumed) -> No
     there = (Availability(0, SHIFTS), Availability(1, SHIFTS, 3.0))
     options: dict[str, Any] = {"step_seconds": [1.0, 0.7]}
     resumed(partial(play, world, 12, *there, **options), slice(1, None, 3))
+
+
+class NotFiniteAt(Asgd):
+    """A worker pushes NaN if its step ends at this time."""
+
+    at: float
+
+    def halves(self) -> Halves:
+        return NotFiniteWorker, super().halves()[1]
+
+
+class NotFiniteWorker(WorkerHalf[NotFiniteAt]):
+    def step(self, gradient: Vector, samples: int, now: float) -> Update:
+        broken = now == pytest.approx(self.config.at)
+        values = np.full_like(gradient, np.nan) if broken else gradient.copy()
+        return Update(Dense(values), self.version, samples)
+
+
+def test_a_worker_whose_push_was_refused_starts_from_scratch_when_it_returns(world: World) -> None:
+    """w0's first push, at 1.02, is refused, and it ends, with its slowdown. At 4 it is back."""
+    slow = {"at": {"time": "1015ms"}, "for": "9s", "factor": 5.0, "workers": ("w0",)}
+    _, book = play(
+        *(world, 8, Availability(0, SHIFTS)),
+        config=NotFiniteAt(name="asgd", at=1.01),
+        step_seconds=[1.0, 1.2],
+        faults=[{"slow": slow}],
+    )
+    rows = [row for row in book.rows if row["worker"] == 0]
+    assert [row["time_seconds"] for row in rows] == pytest.approx([5.02, 6.04])
+    assert [row["sequence"] for row in rows] == [1, 2]
 
 
 def lines_per_change(world: World, devices: int, **options: Any) -> float:

@@ -24,6 +24,10 @@ def reconnect(bucket: Bucket, link: FairLink) -> None:
     bucket.reconnect(link=link)
 
 
+def end(bucket: Bucket, link: FairLink) -> None:
+    bucket.reset(link=link)
+
+
 def to(rate: float, burst: float = 30.0) -> Callable[[Bucket, FairLink], None]:
     return lambda bucket, link: bucket.change(rate, burst, link=link)
 
@@ -36,7 +40,10 @@ def arrivals(
     capacity: float = inf,
     others: list[tuple[float, float]] | None = None,
 ) -> list[float]:
-    """When each message (start, size) arrives, then each message of another worker."""
+    """When each message (start, size) arrives, then each message of another worker.
+
+    Infinite for one that does not.
+    """
     events = EventQueue()
     link, arrived = FairLink(events, capacity), dict[int, float]()
     another = Bucket(inf, 0.0)
@@ -53,7 +60,7 @@ def arrivals(
         events.at(time, lambda _, happen=happen: happen(bucket, link))  # type: ignore[misc]
     while events.advance():
         continue
-    return [arrived[number] for number in range(len(sent))]
+    return [arrived.get(number, inf) for number in range(len(sent))]
 
 
 def test_a_change_affects_active_transfers() -> None:
@@ -125,6 +132,47 @@ def test_messages_due_during_a_partition_are_sent_again(
     """100 bytes at 10 per second, and two seconds of latency."""
     times = (begins, cut), (ends, reconnect)
     assert arrivals(Bucket(10.0, 0.0), [(0.0, 100.0)], *times, delay=2.0) == [arrives]
+
+
+def test_the_messages_of_a_worker_that_ended_leave_the_ps_link() -> None:
+    # 50 each until 1 s; the other's 150 left take 1.5 s alone.
+    found = arrivals(
+        Bucket(20.0, 100.0), [(0.0, 200.0)], (1.0, end), capacity=100.0, others=[(0.0, 200.0)]
+    )
+    assert found == pytest.approx([inf, 2.5])
+
+
+def test_the_next_process_of_a_worker_has_its_whole_link() -> None:
+    # 50 are left when it ends at 6 s. Of the next 130, 30 pass at once, the others take 10 s.
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0), (6.5, 130.0)], (6.0, end)) == [inf, 16.5]
+    # Also if the link was changed meanwhile.
+    happens = (2.0, to(5.0, 10.0)), (6.0, end)
+    assert arrivals(Bucket(10.0, 30.0), [(1.0, 130.0), (6.5, 130.0)], *happens) == [inf, 16.5]
+
+
+@pytest.mark.parametrize(
+    ("begins", "sent"),
+    [
+        (6.0, 1.0),  # stopped on the way
+        (0.5, 1.0),  # not sent yet
+        (13.0, 1.0),  # sent at 11 s, and lost at 13
+    ],
+)
+def test_nothing_of_a_worker_that_ended_during_a_partition_is_sent_after_it(
+    begins: float, sent: float
+) -> None:
+    """Ends at 14 s; its next process at 20 s: 30 bytes at once, 100 in 10 s, and the latency.
+
+    The other worker's 400 bytes are sent while nothing else is.
+    """
+    found = arrivals(
+        Bucket(10.0, 30.0),
+        *([(sent, 130.0), (20.0, 130.0)], (begins, cut), (14.0, end)),
+        delay=2.0,
+        capacity=100.0,
+        others=[(14.0, 400.0)],
+    )
+    assert found == pytest.approx([inf, 32.3, 20.0])
 
 
 def test_a_changed_delay_applies_to_the_workers_hop() -> None:

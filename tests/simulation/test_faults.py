@@ -21,6 +21,7 @@ from testbed.reports.metrics.outline import STATES
 from testbed.reports.metrics.replay import Replay
 from testbed.scenario.experiment import Experiment
 from testbed.simulation.build import build
+from testbed.simulation.engine import Engine
 
 World = Callable[..., Any]
 Simulate = Callable[..., Run]
@@ -193,6 +194,61 @@ def test_a_killed_worker_returns_without_its_earlier_faults(world: World) -> Non
         *({"kill": {"at": {"time": "1s"}}}, {"join": {"at": {"time": "2s"}}}),
     )
     assert book.column("time_seconds") == pytest.approx([3.02])
+
+
+def narrow(engine: Engine) -> None:
+    """Let a reply, of 338 bytes, take the parameter server a second."""
+    engine.downlink.capacity = 338.0
+
+
+@pytest.mark.parametrize("kind", ["kill", "leave"])
+def test_a_reply_to_a_worker_that_is_gone_takes_no_rate(world: World, kind: str) -> None:
+    """Two replies at half the rate until w0 goes at 0.5 s, then w1's alone: a quarter until 1 s.
+
+    Then w0's new one beside it: w1 has its reply at 1.51, and pushes at 2.52; w0's takes until
+    2.26, pushed at 3.27. Half a second later w1 has its second, and pushes at 4.79.
+    """
+    _, book = world(
+        *(ASGD, StopRule(updates=3)),
+        step_seconds=[1.0, 1.0],
+        think=lambda worker: lambda: 0.0,
+        faults=[
+            {kind: {"at": {"time": "500ms"}, "workers": ("w0",)}},
+            {"join": {"at": {"time": "1s"}, "workers": ("w0",)}},
+        ],
+        planned=narrow,
+    )
+    assert book.column("worker") == [1, 0, 1]
+    assert book.column("time_seconds") == pytest.approx([2.52, 3.27, 4.79])
+
+
+def test_a_frozen_worker_still_receives_its_reply(world: World) -> None:
+    """Two replies at half the rate, for 2 s, although w0 is frozen from 0.5 to 1.5 s."""
+    freeze = {"freeze": {"at": {"time": "500ms"}, "for": "1s", "workers": ("w0",)}}
+    _, book = world(
+        *(ASGD, StopRule(updates=2)),
+        step_seconds=[1.0, 1.0],
+        think=lambda worker: lambda: 0.0,
+        faults=[freeze],
+        planned=narrow,
+    )
+    assert book.column("time_seconds") == pytest.approx([3.02, 3.02])
+
+
+def test_a_worker_frozen_for_good_that_is_killed_trains_when_it_rejoins(world: World) -> None:
+    """Frozen in its first step, back at 2 s: pushed at 3.02, beside w1 at 1.02, 2.04 and 3.06."""
+    faults = [
+        {kind: {"at": {"time": at}, "workers": ("w0",)}}
+        for kind, at in (("freeze", "500ms"), ("kill", "1s"), ("join", "2s"))
+    ]
+    _, book = world(
+        *(ASGD, StopRule(updates=4)),
+        step_seconds=[1.0, 1.0],
+        think=lambda worker: lambda: 0.0,
+        faults=faults,
+    )
+    assert book.column("worker") == [1, 1, 0, 1]
+    assert book.column("time_seconds") == pytest.approx([1.02, 2.04, 3.02, 3.06])
 
 
 @pytest.mark.parametrize("processes", [1, 2])
