@@ -24,7 +24,7 @@ authors' code, so that trials are distinct, and again once the loss rises by 30 
 mini-batch during which the timer expires pauses for the commit, and its g, taken at the W_i before
 the commit, enters the next U. If no mini-batch ended since the last commit, the next end is the
 timeout. A worker silent for 3 Γ (3 Γ / d if d < 1) does not count in max c. A late worker starts
-with the minimum c.
+with the minimum c, and sets its first timer when it has pulled.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class AdspWorker(WorkerHalf[Adsp]):
     def receive(self, reply: Reply, now: float) -> None:
         """W_i ← W; the commit is over."""
         super().receive(reply, now)
-        self._timer.pulled(now)
+        self._timer.pulled(now, late=reply.version > 0)
 
     def obey(self, orders: Orders, now: float) -> None:
         """Set the timer to the new Γ / ΔC_i."""

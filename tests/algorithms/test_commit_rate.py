@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from testbed.algorithms import Adsp
+from testbed.algorithms.base import Applied
 from testbed.algorithms.parts.commit_rate import CommitRateSearch
 from testbed.algorithms.parts.commits import CommitCounts
 from testbed.algorithms.parts.reward import reward
@@ -228,6 +229,23 @@ def test_a_late_worker_starts_with_the_lowest_count() -> None:
     counts.leave(1)
     counts.join(1)
     assert counts.commits[1] == 3
+
+
+@pytest.mark.parametrize("commit", ["at_timeout", "after_batch"])
+def test_a_late_adsp_worker_has_a_whole_interval_for_its_first_commit(
+    group_of: Any, commit: str
+) -> None:
+    """w0 commits 60 s after the start of training, w1, which joins at 1000 s, at 1060."""
+    group = group_of(Adsp.model_validate({"name": "adsp", "commit": commit}), 2, pulled=False)
+    group.pull(0, now=4.0)
+    assert group.step(0, 0, 0, now=59.0) is None
+    assert group.push(0, 0, 0, now=60.0) == [Applied(0, 0)]
+    group.pull(1, now=1000.0)
+    assert group.step(1, 0, 0, now=1000.5) is None
+    assert group.step(1, 0, 0, now=1059.0) is None
+    update = group.step(1, 0, 0, now=1060.0)
+    assert update is not None
+    assert update.steps == 3
 
 
 FIGURE = (0.459, 0.298, 0.221, 0.175, 0.145, 0.124, 0.108, 0.096, 0.086, 0.078)

@@ -109,7 +109,8 @@ class CommitTimer:
     Attributes:
         grid: whether timeouts are on a grid.
         interval: Γ / ΔC_i.
-        since: the last timeout, or the end of the last commit; initially the start of training.
+        since: the last timeout, or the end of the last commit; initially the start of training, or
+            the first pull of a worker that joined late.
         pushed: when the last commit began; None before the first.
         duration: O_i, the duration of the last commit.
     """
@@ -136,7 +137,9 @@ class CommitTimer:
         due, self.pushed = self.due(), now
         self.since = due if now < due + self.interval else now
 
-    def pulled(self, now: float) -> None:
-        """End the commit, if there was one."""
-        if self.pushed is not None and not self.grid:
+    def pulled(self, now: float, *, late: bool) -> None:
+        """End the commit; if there was none, set the timer of a worker that joined ``late``."""
+        if self.pushed is None:
+            self.since = now if late else self.since
+        elif not self.grid:
             self.since, self.duration = now, now - self.pushed
