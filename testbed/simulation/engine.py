@@ -156,6 +156,7 @@ class Engine(SimulatedRun):
     def _pull(self, worker: int, now: float) -> None:
         """Serve a worker's first request."""
         self._carry_out(self.server.pull(worker, now))
+        self._silence_again(worker)
 
     def _carry_out(self, effects: Effects) -> None:
         """Carry out the effects of a call to the server."""
@@ -293,6 +294,12 @@ class Engine(SimulatedRun):
             self.recorder.event(Crashed(f"w{worker}", cycle.sequence, now))
             self.recorder.event(self.timeline.crash(worker, planned=now, actual=now))
         self._carry_out(effects)
+        self._silence_again(worker)
+
+    def _silence_again(self, worker: int) -> None:
+        """Correct the frame's books after a request that a worker sent before it was frozen."""
+        if self.devices[worker].silent:
+            self.silence(worker)
 
     def _horizon(self) -> float:
         """Return until when workers may be simulated: orders may arrive or paces change then."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from testbed.algorithms import Asgd, Bsp
+from testbed.algorithms import Adsp, Asgd, Bsp
 from testbed.algorithms.base import Halves, Update, WorkerHalf
 from testbed.algorithms.frame.stop import StopRule
 from testbed.faults.population import Availability
@@ -19,6 +19,7 @@ from testbed.payloads import Dense, Vector
 from testbed.scenario.experiment import Constant
 from testbed.simulation.engine import Engine
 from testbed.values.traces import Trace
+from testbed.values.units import Duration
 
 World = Callable[..., Any]
 Resumed = Callable[..., Any]
@@ -76,6 +77,24 @@ def test_traces_continue_from_a_checkpoint(world: World, resumed: Resumed) -> No
     there = (Availability(0, SHIFTS), Availability(1, SHIFTS, 3.0))
     options: dict[str, Any] = {"step_seconds": [1.0, 0.7]}
     resumed(partial(play, world, 12, *there, **options), slice(1, None, 3))
+
+
+@pytest.mark.parametrize("earlier", [(), ("kill",)])
+def test_an_adsp_worker_that_joins_late_leaves_the_others_at_their_rate(
+    world: World, earlier: tuple[str, ...]
+) -> None:
+    """Γ = 10, d = 1: w0 commits at 10, 20, ...; w1 joins at 25, pulls by 25.01, and commits at
+    35.01 and 45.01. At 30, before w0's third commit arrives, both have c = 2 of C = 3."""
+    kill = [{kind: {"at": {"time": "5s"}, "workers": ("w1",)}} for kind in earlier]
+    _, book = play(
+        *(world, 7),
+        config=Adsp(name="adsp", commit_rate=1, check_period=Duration(10)),
+        step_seconds=[1.0, 1.0],
+        faults=[*kill, {"join": {"at": {"time": "25s"}, "workers": ("w1",)}}],
+    )
+    assert book.column("worker") == [0, 0, 0, 1, 0, 1, 0]
+    times = [10.01, 20.01, 30.01, 35.02, 40.01, 45.02, 50.01]
+    assert book.column("time_seconds") == pytest.approx(times)
 
 
 class NotFiniteAt(Asgd):

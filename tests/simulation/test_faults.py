@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from testbed import Run
-from testbed.algorithms import AdaComp, Adsp, Asgd, Bsp, CompAsgd, FixedAdacomm, PowerSgd
+from testbed.algorithms import AdaComp, Asgd, Bsp, CompAsgd, FixedAdacomm, PowerSgd
 from testbed.algorithms.base import AlgorithmConfig
 from testbed.algorithms.frame.stop import StopRule
 from testbed.algorithms.frame.worker import Shard
@@ -22,7 +22,6 @@ from testbed.reports.metrics.replay import Replay
 from testbed.scenario.experiment import Experiment
 from testbed.simulation.build import build
 from testbed.simulation.engine import Engine
-from testbed.values.units import Duration
 
 World = Callable[..., Any]
 Simulate = Callable[..., Run]
@@ -252,26 +251,6 @@ def test_a_worker_frozen_for_good_that_is_killed_trains_when_it_rejoins(world: W
     assert book.column("time_seconds") == pytest.approx([1.02, 2.04, 3.02, 3.06])
 
 
-@pytest.mark.parametrize("earlier", [(), ("kill",)])
-def test_an_adsp_worker_that_joins_late_leaves_the_others_at_their_rate(
-    world: World, earlier: tuple[str, ...]
-) -> None:
-    """Γ = 10, d = 1: w0 commits at 10, 20, ...; w1 joins at 25, pulls by 25.01, and commits at
-    35.01 and 45.01. At 30, before w0's third commit arrives, both have c = 2 of C = 3."""
-    config = Adsp(name="adsp", commit_rate=1, check_period=Duration(10))
-    kill = [{kind: {"at": {"time": "5s"}, "workers": ("w1",)}} for kind in earlier]
-    _, book = world(
-        *(config, StopRule(updates=7)),
-        step_seconds=[1.0, 1.0],
-        think=lambda worker: lambda: 0.0,
-        faults=[*kill, {"join": {"at": {"time": "25s"}, "workers": ("w1",)}}],
-    )
-    found = [(row["worker"], row["time_seconds"]) for row in book.rows]
-    assert [worker for worker, _ in found] == [0, 0, 0, 1, 0, 1, 0]
-    times = [10.01, 20.01, 30.01, 35.02, 40.01, 45.02, 50.01]
-    assert [time for _, time in found] == pytest.approx(times)
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_barrier_does_not_wait_for_killed_workers(world: World, processes: int) -> None:
     """Rounds of 1.02 + 0.01 s; w2 takes 4 s per step, until it is killed at 2 s."""
@@ -311,6 +290,21 @@ def test_all_frozen_forever_is_stalled_and_all_frozen_temporarily_is_not(world: 
     assert engine.server.finished.startswith("stalled: no worker is left that could push (3 silent")
     engine, _ = world(ASGD, StopRule(updates=40), faults=[{"freeze": {**freeze, "for": "9s"}}])
     assert engine.server.finished == "40 updates applied"
+
+
+@pytest.mark.parametrize(("at", "updates"), [("500ms", 0), ("1015ms", 2), ("1025ms", 2)])
+def test_a_barrier_stalls_wherever_a_worker_is_frozen_for_good(
+    world: World, at: str, updates: int
+) -> None:
+    """In its first step; with its push in transit, which counts; with the reply in transit."""
+    engine, _ = world(
+        *(Bsp(name="bsp"), StopRule(updates=20, time=60.0)),
+        step_seconds=[1.0, 1.0],
+        think=lambda worker: lambda: 0.0,
+        faults=[{"freeze": {"at": {"time": at}, "workers": ("w0",)}}],
+    )
+    assert engine.server.finished == "stalled: 1 worker waits for w0"
+    assert engine.server.version == updates
 
 
 CRASHES = """
