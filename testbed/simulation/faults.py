@@ -128,7 +128,7 @@ class Faults:
         self.engine.devices[worker].end()
         self._heal(worker)
         self._reset_link(worker)
-        self.engine.workers.discard(worker)
+        self.engine.workers.discard(worker, self.engine.events.now)
         self.timeline.population.mark_absent(worker)
 
     def if_alive(self, worker: int, callback: Callback) -> Callback:
