@@ -199,7 +199,7 @@ def _direction(flow: Flow, payload_bytes: float) -> dict[str, Any]:
 
 
 def _payload_rates(run: RunRecord, *, seconds: float | None) -> dict[str, float | None]:
-    """Return payload bytes at the parameter server per emulated second."""
+    """Return the payload bytes of the updates, and of their pulls, per emulated second."""
     emulated = seconds * run.scenario.time_scale if seconds else None
     columns = {"ingress_bytes": "payload_up_bytes", "egress_bytes": "payload_down_bytes"}
     return {

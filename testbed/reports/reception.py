@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from testbed.reports.streams import latest
 from testbed.scenario.traces import arrivals, own_copy
 from testbed.scenario.transfers import in_flight_seconds, quiet_seconds
 from testbed.telemetry.ps_events import Finished, Received
@@ -57,11 +58,11 @@ def _last_reports(run: RunRecord, events: Sequence[Entry]) -> dict[str, tuple[fl
     """
     assert run.scenario.streams is not None
     kept_seconds, last = run.scenario.streams.kept_seconds, {}
-    for node, row in run.updates.groupby("node", observed=True).last().iterrows():
-        time, missing = float(row["time_seconds"]), int(row["stream_missing"])
+    for _, row in latest(run.updates).iterrows():
+        node, time, missing = row["node"], float(row["time_seconds"]), int(row["stream_missing"])
         came = int(row["stream_produced"] - row["stream_duplicates"])
         removed = missing if time > kept_seconds else 0
-        last[str(node)] = time, Received(str(node), came, missing, removed, silent_seconds=0.0)
+        last[node] = time, Received(node, came, missing, removed, silent_seconds=0.0)
     for entry in events:
         if isinstance(entry.event, Received):
             time, node = _emulated(run, entry), entry.event.node

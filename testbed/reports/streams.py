@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 COUNTS = ("produced", "used", "buffered", "truncated", "duplicates")
 
+RUNNING = tuple(
+    f"stream_{count}"
+    for count in ("produced", "used", "truncated", "duplicates", "refused", "missing")
+)
+"""Columns with a running total of a device's process; its next process counts from 0."""
+
 R = TypeVar("R", bound="RunRecord")
 
 
@@ -29,11 +35,12 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
     """Return totals, means over the updates, fullest buffer; None without streams or updates.
 
     Counts are the sums of each worker's last update: produced = used + buffered + truncated +
-    duplicates. CNC is the share of the updates that were compressed.
+    duplicates, without what waited in the buffers of processes that ended. CNC is the share of the
+    updates that were compressed.
     """
     if scenario.streams is None or updates.empty:
         return None
-    last = updates.groupby("worker").last()
+    last = latest(updates)
     images = scenario.dataset.images
     each = None if images is None else scenario.dataset.pixel_bytes * prod(images[0])
     produced, buffered = (int(last[f"stream_{one}"].sum()) for one in ("produced", "buffered"))
@@ -57,6 +64,31 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
         "cnc_ratio": number(updates["compressed"].mean()),
         "floats_per_worker": number(floats_per_worker(updates)),
     }
+
+
+def restarted(rows: Any, before: Any) -> Any:
+    """Return which rows of updates are the first of a new process of their device.
+
+    A process has used at least the samples of all its updates. ``before``: the samples that had
+    been used by the device's update before each row, 0 for its first.
+    """
+    return rows["stream_used"] < before + rows["samples"] - rows["injected"]
+
+
+def latest(updates: pd.DataFrame) -> pd.DataFrame:
+    """Return each worker's last update, with running totals over all processes of its device."""
+    last = updates.groupby(["worker", _processes(updates)]).last()
+    ends = last.groupby("worker").last()
+    ends[[*RUNNING]] = last.groupby("worker")[[*RUNNING]].sum()
+    return ends
+
+
+def _processes(updates: pd.DataFrame) -> pd.Series[int]:
+    """Return the number of the device's process that made each update, from 0."""
+    workers = updates["worker"]
+    before = updates["stream_used"].groupby(workers).shift(fill_value=0)
+    new: pd.Series[int] = restarted(updates, before).astype(int)
+    return new.groupby(workers).cumsum().rename("process")
 
 
 def floats_per_worker(updates: pd.DataFrame) -> float:
@@ -101,7 +133,7 @@ def total(run: RunRecord, count: str) -> float:
     """Return one of the counts over all devices at the end; NaN without streams."""
     if run.scenario.streams is None:
         return nan
-    return float(run.updates.groupby("worker")[f"stream_{count}"].last().sum())
+    return float(latest(run.updates)[f"stream_{count}"].sum())
 
 
 def rates(run: RunRecord) -> pd.Series[float]:
@@ -115,9 +147,9 @@ def fullest(run: RunRecord) -> float:
         return nan
     updates = run.updates
     gone = updates[["stream_used", "stream_truncated", "stream_duplicates"]].sum(axis=1)
-    workers = updates["worker"]
-    held = updates["stream_produced"] - gone.groupby(workers).shift(fill_value=0)
-    taken = updates["stream_used"] - updates["stream_used"].groupby(workers).shift(fill_value=0)
+    of = [updates["worker"], _processes(updates)]
+    held = updates["stream_produced"] - gone.groupby(of).shift(fill_value=0)
+    taken = updates["stream_used"] - updates["stream_used"].groupby(of).shift(fill_value=0)
     rooms = updates["stream_rate"].map(run.scenario.streams.policy.buffer().most)
     return float(np.minimum(held, np.maximum(rooms, taken)).max())
 

@@ -99,6 +99,11 @@ class Arguments(BaseModel):
         return self.folder / "slow" / self.node
 
     @property
+    def stood(self) -> Path:
+        """File with the real seconds for which faults have frozen this worker's node in all."""
+        return self.folder / "slow" / f"{self.node}.stood"
+
+    @property
     def compute_socket(self) -> Path:
         """The unix socket at which gradients are requested."""
         return self.folder / "compute" / "compute.sock"

@@ -60,6 +60,7 @@ class Device:
         paced_first: whether a step's whole time passes before its gradient is used, so that orders
             received during the step are seen first; else selection counts as part of the step.
         slow: returns the slowdown factor of a step that starts now.
+        stood: returns for how many real seconds faults have frozen this process until now.
         encoding: encoding of its pushes.
         keys: the key caches of its connection, if the algorithm sends keys.
         wakes: when to wake the worker half in a step that ends at a given time, both emulated.
@@ -82,6 +83,7 @@ class Device:
     clock: EmulatedClock
     each_sample: float = 0.0
     slow: Callable[[], float] = lambda: 1.0
+    stood: Callable[[], float] = lambda: 0.0
     paced_first: bool = False
     encoding: Encoding = "raw"
     keys: KeyCaches | None = None
@@ -96,6 +98,7 @@ class Device:
     def __post_init__(self) -> None:
         self._times: defaultdict[str, float] = defaultdict(float)  # of the next push, emulated
         self._since = self.clock.steady()  # start of the current lap
+        self._active_since = self._active
         self._stepping = False
         self._pace = 0.0  # duration of the current step, emulated
         self._slow = 1.0  # its slowdown factor
@@ -146,10 +149,9 @@ class Device:
             case Step() | Work() | Evaluate():
                 return self._perform(action)
             case Think(seconds):
-                self.sleep(self.clock.real(seconds))
-                slept = self._lap()
-                self._times["think_seconds"] += slept
-                self._times["overslept_seconds"] += max(0.0, slept - seconds)
+                self._let_pass(seconds)
+                self._times["overslept_seconds"] += max(0.0, self._passed - seconds)
+                self._times["think_seconds"] += self._lap()
                 return Passed(self.clock.now)
             case Push():
                 push = self._message(action)
@@ -234,9 +236,10 @@ class Device:
         Returns:
             The remaining emulated seconds.
         """
-        wakes_at = self.wakes(ends)
+        wakes_at, stood = self.wakes(ends), self.stood()
         self._let_pass((ends if wakes_at is None else wakes_at) - self.clock.now)
         self._times["compute_seconds"] += self._lap()
+        ends += self.clock.emulated(self.stood() - stood)
         return 0.0 if wakes_at is None else max(0.0, ends - self.clock.now)
 
     def _finish_step(self) -> None:
@@ -253,9 +256,14 @@ class Device:
         self._times["compute_seconds"] += self._lap()
 
     def _let_pass(self, seconds: float) -> None:
-        """Sleep for emulated seconds, if positive."""
-        if seconds > 0:
-            self.sleep(self.clock.real(seconds))
+        """Sleep for emulated seconds, if positive; time for which it is frozen does not count."""
+        left = self.clock.real(seconds)
+        while left > 0:
+            began, stood = self._active, self.stood()
+            self.sleep(left)
+            if self.stood() == stood:
+                return
+            left -= self._active - began
 
     def _exchange(self, push: messages.PushMessage, keys: KeyCaches) -> Arrived:
         """Push and receive the reply; repeat with core keys if either end does not know them."""
@@ -305,13 +313,18 @@ class Device:
         return Arrived(self.clock.now, delivery.reply, delivery.standing)
 
     @property
+    def _active(self) -> float:
+        """Real seconds on a clock that stands still while a fault freezes this process."""
+        return self.clock.steady() - self.stood()
+
+    @property
     def _passed(self) -> float:
-        """Emulated seconds since the last lap."""
-        return self.clock.emulated(self.clock.steady() - self._since)
+        """Emulated seconds since the last lap, less those for which it was frozen."""
+        return self.clock.emulated(self._active - self._active_since)
 
     def _lap(self) -> float:
-        """Return the same and start the next lap, so that no time is left uncounted."""
-        before, self._since = self._since, self.clock.steady()
+        """Start the next lap; return the emulated seconds of the last, including those frozen."""
+        before, self._since, self._active_since = self._since, self.clock.steady(), self._active
         return self.clock.emulated(self._since - before)
 
 

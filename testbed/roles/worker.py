@@ -75,7 +75,8 @@ def _main(arguments: Arguments, opened: Experiment | None) -> None:
             keys=KeyCaches() if worker.half.config.SENDS_KEYS else None,
             gap=heartbeat.take,
             sleep=time.sleep if shared is None else sleep_small,
-            slow=partial(factor, str(arguments.slow)),
+            slow=partial(told, str(arguments.slow), 1.0),
+            stood=partial(told, str(arguments.stood), 0.0),
             stream=stream,
             own=worker.half.config.PAYLOADS,
             client=experiment.client(index),
@@ -183,14 +184,14 @@ def _receiver(experiment: Experiment, arguments: Arguments) -> Receiver:
     return DirectReceiver(arguments.index, connection)
 
 
-def factor(file: str) -> float:
-    """Return the slowdown factor of a step, from the controller's file; 1 without the file."""
+def told(file: str, otherwise: float) -> float:
+    """Return the number in a file of the controller or agent; ``otherwise`` without the file."""
     if not os.access(file, os.F_OK):  # on every step; pathlib would make five calls
-        return 1.0
+        return otherwise
     try:
         return float(Path(file).read_text(encoding="utf-8"))
     except FileNotFoundError:  # deleted in between
-        return 1.0
+        return otherwise
 
 
 def _join(device: Device, experiment: Experiment) -> None:

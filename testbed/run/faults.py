@@ -106,7 +106,8 @@ class FaultyNodes:
         """Freeze a node; if ``for_good``, no fault thaws it, and the run does not wait for it."""
         if not for_good:
             self.watch.planned_exits.frozen.add(name)
-        self.agent.freeze(name)
+        worker = self.setup.plan.node(name).part == "client"
+        self.agent.freeze(name, self.setup.folder.slow / f"{name}.stood" if worker else None)
 
     def _thaw(self, name: str) -> None:
         self.agent.thaw(name)

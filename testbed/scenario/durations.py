@@ -219,10 +219,12 @@ class CodecTimes(StrictModel):
         Args:
             kind: type of the payload.
             size: N.
-            selected: whether its largest entries were chosen for it.
+            selected: whether its largest entries were chosen for it, even if all are sent.
         """
+        select = self.select if selected else None
         steps: dict[type[Payload], Steps] = {
-            Keyed: (self.extract, self.select if selected else None),
+            Dense: (select,),
+            Keyed: (self.extract, select),
             Sparse: (self.extract, self.select),
             Quantized: (self.quantise,),
             Signs: (self.quantise,),

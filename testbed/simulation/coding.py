@@ -37,7 +37,10 @@ class Coding:
         if self._free:
             return 0.0
         payload, keys = cycle.update.payload, self.engine.devices[cycle.worker].keys
-        selected = isinstance(payload, Keyed) and not (keys and keys.worker.up.knows(payload))
+        if isinstance(payload, Keyed):
+            selected = not (keys and keys.worker.up.knows(payload))
+        else:
+            selected = "rho" in cycle.update.note  # what Top-k would lose: it selects to know that
         return self._send_seconds(self.codec.worker, payload, selected=selected)
 
     def served_seconds(self, cycle: Cycle) -> float:
@@ -54,7 +57,7 @@ class Coding:
             return now
         if reply.version != self._version:
             signature = int(reply.model.signature[0]) if isinstance(reply.model, Keyed) else 0
-            selected = signature != self._signature
+            selected = signature not in (0, self._signature)
             seconds = self._send_seconds(self.codec.ps, reply.model, selected=selected)
             if not seconds:  # such as the whole model, for a worker that has joined
                 return now

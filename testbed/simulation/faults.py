@@ -121,7 +121,7 @@ class Faults:
         self.engine.devices[worker].end()
         for bucket, link in self._own_links(worker):
             bucket.reset(link=link)
-        self.engine.workers.discard(worker)
+        self.engine.workers.discard(worker, self.engine.events.now)
         self.timeline.population.mark_absent(worker)
 
     def if_alive(self, worker: int, callback: Callback) -> Callback:

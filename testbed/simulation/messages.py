@@ -64,9 +64,10 @@ class Resume(NamedTuple):
 
 
 class Restart(NamedTuple):
-    """Restart a worker from scratch; its process has ended."""
+    """Restart a worker from scratch; its process ended at ``now``."""
 
     worker: int
+    now: float
 
 
 class Unchanged(NamedTuple):

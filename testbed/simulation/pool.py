@@ -123,8 +123,8 @@ class Pool:
         row = -1 if loan is None else loan.row
         self._add(Resume(worker, row, course))
 
-    def discard(self, worker: int) -> None:
-        """Restart a worker whose process has ended, and free its row."""
+    def discard(self, worker: int, now: float) -> None:
+        """Restart a worker whose process ended at ``now``, and free its row."""
         member = self._members[worker % len(self._members)]
         while self._asked[worker]:
             self._receive(member)
@@ -132,7 +132,7 @@ class Pool:
         loan = self._loans.pop(worker, None)
         if loan is not None:
             self._free.append(loan.row)
-        self._add(Restart(worker))
+        self._add(Restart(worker, now))
 
     def finish(self, worker: int) -> Cycle | Paused:
         """Wait for a worker's result, or its pause at the horizon, and return it."""

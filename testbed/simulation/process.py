@@ -85,7 +85,7 @@ class ProcessWorkers:
         """Begin a task; return None if it is done."""
         worker = self.workers[task.worker]
         if isinstance(task, Restart):
-            worker.restart()
+            worker.restart(task.now)
             return None
         if not isinstance(task, Begin):
             return worker.resume(task.course, learner=self.learner)

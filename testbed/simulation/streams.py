@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -34,6 +34,18 @@ class SimulatedStream:
     _rate: float = 0.0  # measured when a step last looked
     _lag: float = 0.0  # of the oldest sample in the last batch
     _drawn: int = 0  # samples drawn from the source so far
+
+    def restart(self, now: float, source: Shard) -> None:
+        """Lose what arrived by ``now`` with the device's process; the next one counts from 0.
+
+        ``source`` is as at the beginning: the process may have been computed beyond ``now``.
+        """
+        arrived = self.arrivals.count(now)
+        first = arrived + 1
+        self.buffer = replace(
+            self.buffer, produced=0, used=0, truncated=0, duplicates=0, first=first, last=arrived
+        )
+        self.source, self._drawn, self._waited = source, 0, 0.0
 
     def look(self, now: float) -> Stream:
         """Return the state of the stream for the worker half."""

@@ -107,7 +107,7 @@ class SimulatedWorker:
         draw_step: draws the emulated seconds of a training step, one step ahead.
         create: creates the worker in its initial state; ``process`` counts its processes from 0.
         stream: the source of its samples; None if all are available at once. The stream continues
-            when the worker restarts.
+            when the worker restarts, without its buffer.
         sample_bytes: size of a sample that it shares.
         each_sample: additional emulated seconds of a step per sample of its batch.
         client: the samples on which it evaluates models; None if it does not.
@@ -148,11 +148,13 @@ class SimulatedWorker:
         if self.stream is not None:
             self.worker.source, self.worker.look = None, self.stream.look
 
-    def restart(self) -> None:
-        """Restart from scratch; the worker's process has ended."""
+    def restart(self, now: float) -> None:
+        """Restart from scratch; the worker's process ended at ``now``, and its buffer with it."""
         assert self.create is not None, "a worker that is restarted can be created again"
         self._process += 1
         self.worker = self.create(process=self._process)
+        if self.stream is not None and (source := self.create().source) is not None:
+            self.stream.restart(now, source)
         self._attach()
         self._loop, self._paused, self._now, self._compute = None, None, 0.0, 0.0
 

@@ -47,8 +47,9 @@ def judge(results: Results) -> list[Judged]:
 
     The result of a training is also not resolved if it is based on one seed of runs shorter than
     an hour, or if two measures that must differ are too close: within the standard error of the
-    test samples for accuracies, within 2 % for all else. A ratio on the other side of 1 than
-    expected is outside the tolerance, no matter how wide this is.
+    test samples for accuracies, within 2 % for all else, unless a ratio or difference would be
+    outside the tolerance even if they were that much further apart. A ratio on the other side of 1
+    than expected is outside the tolerance, no matter how wide this is.
     """
     part = set(results.study.cases)
     found = []
@@ -125,7 +126,10 @@ def _tells(
     columns: Sequence[Sequence[float]],
     results: Results,
 ) -> bool:
-    """Whether there are enough seeds, and sufficient differences where they matter."""
+    """Whether there are enough seeds, and sufficient differences where they matter.
+
+    Of a ratio or difference, two measures may be too close, and yet too far from what is expected.
+    """
     if len(columns[0]) < 2 and not any(map(results.takes_long, cases)):
         return False
     means = [fmean(column) for column in columns]
@@ -134,20 +138,31 @@ def _tells(
         return expectation.tolerance is not None or all(
             _differ(*pair) for pair in pairwise(zip(means, images, strict=True))
         )
-    return not _expects_unequal(expectation) or _differ(*zip(means, images, strict=True))
+    if not _expects_unequal(expectation) or _differ(*zip(means, images, strict=True)):
+        return True
+    (first, second), least = columns, _least(*zip(means, images, strict=True))
+    moved = ([value + by for value in first] for by in (-least, least))
+    return abs(sum(_apart(expectation, [one, second]) for one in moved)) == 2
 
 
-def _differ(one: tuple[float, int | None], other: tuple[float, int | None]) -> bool:
-    """Whether two measures differ significantly, given the test samples they are shares of."""
+Found = tuple[float, int | None]
+"""A measure, and the number of test samples that it is a share of, if it is one."""
+
+
+def _differ(one: Found, other: Found) -> bool:
+    """Whether two measures differ significantly."""
+    if not (isfinite(one[0]) and isfinite(other[0])):
+        return one[0] != other[0]
+    return abs(one[0] - other[0]) > _least(one, other)
+
+
+def _least(one: Found, other: Found) -> float:
+    """Return the difference beyond which two measures differ significantly."""
     (first, first_images), (second, second_images) = one, other
-    if not (isfinite(first) and isfinite(second)):
-        return first != second
     if first_images is None or second_images is None:
-        least = LEAST_DIFFERENCE_RATIO * max(abs(first), abs(second))
-    else:
-        errors = first * (1 - first) / first_images, second * (1 - second) / second_images
-        least = sqrt(sum(errors))
-    return abs(first - second) > least
+        return LEAST_DIFFERENCE_RATIO * max(abs(first), abs(second))
+    errors = first * (1 - first) / first_images, second * (1 - second) / second_images
+    return sqrt(sum(errors))
 
 
 def _expects_unequal(expectation: Expectation) -> bool:

@@ -113,7 +113,9 @@ class UpdateRow(NamedTuple):
         "in a simulation also that in think time",
         WORKER,
     ]
-    late_seconds: Annotated[F4, "how much longer the steps took than by their `speed`", WORKER]
+    late_seconds: Annotated[
+        F4, "how much longer the steps took than by their `speed`, without time frozen", WORKER
+    ]
     think_seconds: Annotated[F4, "think time: the wait between computing and pushing", WORKER]
     transfer_seconds: Annotated[
         F4,
@@ -137,7 +139,7 @@ class UpdateRow(NamedTuple):
         "messages",
     ] = 0
     overslept_seconds: Annotated[
-        F4, "excess of `think_seconds` over the think time drawn", WORKER
+        F4, "excess of `think_seconds` over the think time drawn, without time frozen", WORKER
     ] = 0.0
     pickle9_bytes: Annotated[
         I8,

@@ -80,6 +80,35 @@ def test_every_kind_of_fault_is_applied_without_losses(bed: Any) -> None:
     assert bed.remains(up.name) == []
 
 
+FREEZES = """\
+name: freezes
+algorithm: asgd
+model: {mlp: {hidden: [16]}}
+dataset: digits
+workers: {count: 2, batch_size: 8, think: {law: constant, mean: 1s}, classes: {all: {speed: 2s}}}
+faults:
+  - freeze: {workers: [w0], at: {time: 500ms}, for: 1s}
+  - freeze: {workers: [w1], at: {time: 2800ms}, for: 1s}
+stop: {updates: 2}
+evaluate: {every: 4, images: 100}
+"""
+
+
+@pytest.mark.nightly
+def test_a_step_or_wait_takes_longer_by_the_time_frozen(bed: Any) -> None:
+    """w0 is frozen in a step of 2 s, and w1 in a wait of 1 s."""
+    bed.scenario("freezes.yaml", FREEZES)
+    up = bed.up(file="freezes.yaml")
+    done = up.end()
+    assert done.status in (0, 6), done.err
+    events = happened(up)
+    for column, node, least in (("compute_seconds", "w0", 2.0), ("think_seconds", "w1", 1.0)):
+        begun, ended = (event for event in events if event.nodes == (node,))
+        frozen = ended.planned_seconds - begun.actual_seconds  # at least
+        updates = testbed.Run(up.folder.path).updates
+        assert updates[updates["node"] == node][column].iloc[0] >= least + frozen - 1e-6
+
+
 def test_all_crashed_is_stalled(bed: Any) -> None:
     up = bed.up("--set", "faults=[{crash: {after_push: 1.0}}]")
     done = up.end()

@@ -24,7 +24,7 @@ from testbed.algorithms.base import (
     Update,
     WorkerHalf,
 )
-from testbed.algorithms.frame.actions import Pull, Push, Step
+from testbed.algorithms.frame.actions import Computed, Pull, Push, Step, Think, Work
 from testbed.algorithms.frame.compute import OwnCompute
 from testbed.algorithms.frame.effects import StandingOrders
 from testbed.algorithms.frame.worker import Shard, Worker
@@ -264,8 +264,7 @@ def alone(**options: Any) -> Device:
         data=DATA,
         fingerprint=network.layout.fingerprint,
         size=network.layout.size,
-        clock=EmulatedClock(1.0),
-        **options,
+        **{"clock": EmulatedClock(1.0), **options},
     )
 
 
@@ -286,6 +285,51 @@ def test_a_step_takes_longer_with_a_larger_batch(samples: int, slow: float, seco
     device.perform(Step(np.arange(samples), 0))
     (waited,) = slept
     assert seconds - 5 < waited <= seconds  # less the real time of the gradient
+
+
+@dataclass
+class FreezingTime:
+    """A clock, and a device's sleep, in which it is frozen for a second from ``frozen_at`` on.
+
+    As in the kernel, a sleep ends when it would have anyway, or when the device is thawed.
+    """
+
+    frozen_at: float
+    now: float = 0.0
+
+    def sleep(self, seconds: float) -> None:
+        before, self.now = self.now, self.now + seconds
+        if before <= self.frozen_at < self.now:
+            self.now = max(self.now, self.frozen_at + 1)
+
+    def stood(self) -> float:
+        return float(self.now >= self.frozen_at + 1)
+
+    def device(self, **options: Any) -> Device:
+        clock = EmulatedClock(1.0, lambda: self.now)
+        clock.start()
+        times = {"clock": clock, "sleep": self.sleep, "stood": self.stood}
+        return alone(connection=None, step=lambda: 2.0, paced_first=True, **times, **options)
+
+
+@pytest.mark.parametrize("frozen_at", [0.5, 1.8])
+def test_a_wait_and_a_step_take_longer_by_the_time_frozen(frozen_at: float) -> None:
+    """Both take 2 s; the second freeze ends after they would have."""
+    thinking, computing = FreezingTime(frozen_at), FreezingTime(frozen_at)
+    thinking.device().perform(Think(2.0))
+    assert thinking.now == pytest.approx(3.0)
+    done = computing.device().perform(Step(np.arange(2), 0))
+    assert done.now == computing.now == pytest.approx(3.0)
+
+
+def test_what_is_left_of_a_step_does_not_shrink_while_it_is_frozen() -> None:
+    """Woken after 1 s of a step of 2 s: at 2.0, as it was frozen from 0.5 to 1.5."""
+    time = FreezingTime(0.5)
+    device = time.device(wakes=lambda ends: 1.0 if time.now < 1.0 else None)
+    woken = device.perform(Step(np.arange(2), 0))
+    assert isinstance(woken, Computed)
+    assert (woken.now, woken.left) == pytest.approx((2.0, 1.0))
+    assert device.perform(Work(woken.left)).now == pytest.approx(3.0)
 
 
 def test_time_held_before_the_training_is_not_blocked_time() -> None:

@@ -111,6 +111,20 @@ def test_a_frozen_node_makes_no_progress_until_it_is_thawed(live: Any) -> None:
         live.exec("w109", "true")
 
 
+def test_a_thawed_node_is_told_how_long_it_was_frozen(live: Any) -> None:
+    """In all: it is frozen twice, for a tenth of a second."""
+    live.launch("w127", "entries:wait")
+    told, least = live.folder.slow / "w127.stood", 0.0
+    for _ in range(2):
+        live.client.freeze("w127", told)
+        frozen = time.monotonic()
+        time.sleep(0.1)
+        least += time.monotonic() - frozen
+        live.client.thaw("w127")
+        assert float(live.client.begin_written({told: 0})(True)[told]) >= least
+    live.client.signal("w127", signal.SIGKILL)
+
+
 def test_a_node_killed_while_frozen_ends(live: Any) -> None:
     live.launch("w110", "entries:wait")
     live.client.freeze("w110")

@@ -23,6 +23,7 @@ TIMES = CodecTimes.model_validate(
     ("kind", "selected", "to_send", "to_take"),
     [
         (Dense, False, 0, 4),
+        (Dense, True, 32, 4),
         (Keyed, False, 16, 8),
         (Keyed, True, 16 + 32, 8),
         (Sparse, False, 16 + 32, 8),  # selected for every push

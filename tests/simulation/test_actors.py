@@ -53,10 +53,10 @@ def test_a_restarted_worker_leaves_its_row_to_the_next_message() -> None:
     first, sent = begin(2, 7, np.arange(4, dtype=np.float32))
     rows.take([first], {7: sent})
     second, other = begin(2, 7, np.full(4, 5, np.float32))
-    rows.take([Restart(2), second], {7: other})
+    rows.take([Restart(2, 1.0), second], {7: other})
     assert rows[7][:4].tolist() == [5, 5, 5, 5]
-    rows.take([Restart(2)], {})
-    assert rows.results([Restart(2)], [Unchanged(2)]) == {}
+    rows.take([Restart(2, 1.0)], {})
+    assert rows.results([Restart(2, 1.0)], [Unchanged(2)]) == {}
     assert list(rows) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms import Bsp, QuantDp, SlimDp
+from testbed.algorithms import Bsp, QuantDp, ScaDles, SlimDp
 from testbed.algorithms.frame.stop import StopRule
 
 World = Callable[..., Any]
@@ -61,6 +61,25 @@ def test_quantising_takes_time(world: World) -> None:
     }
     _, book = world(QuantDp(name="quant-dp"), StopRule(updates=6), think=at_once, codec=codec)
     assert applied(book) == pytest.approx([1.281, 2.688])
+
+
+@pytest.mark.parametrize(
+    ("options", "pushed"),
+    [
+        ({"delta": 1.0}, 1.01 + 0.36 + 0.18),
+        ({"delta": 0.0}, 1.01 + 0.36),
+        ({"delta": 0.0, "decide": "majority"}, 1.03 + 0.36),  # the vote takes .02
+        ({"ratio": None}, 1.01),
+    ],
+)
+def test_a_gradient_sent_whole_was_selected_from(
+    world: World, options: dict[str, Any], pushed: float
+) -> None:
+    """Step until 1.01; selection takes .36 and extraction .18: an update arrives .01 later."""
+    config = ScaDles.model_validate({"name": "scadles", "ratio": 0.1, **options})
+    codec = {"worker": {"select": "20000s", "extract": "10000s"}}
+    _, book = world(config, StopRule(updates=3), think=at_once, codec=codec)
+    assert applied(book) == pytest.approx([pushed + 0.01])
 
 
 def test_bytes_and_models_are_the_same_as_without_coding_times(world: World) -> None:

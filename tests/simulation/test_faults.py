@@ -101,7 +101,7 @@ def test_a_restarted_worker_takes_other_samples_than_before(
         assert isinstance(subject.worker.source, Shard)
         of_each.append(subject.worker.source.take(len(own) // 3).tolist())
         used.update(of_each[-1])
-        subject.restart()
+        subject.restart(0.0)
     assert len(used) > 0.95 * len(own)
     assert of_each[0] == experiment.order(0, own).take(len(own) // 3).tolist()
 

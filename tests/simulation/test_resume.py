@@ -12,6 +12,7 @@ from testbed.algorithms import (
     AdaComp,
     Adsp,
     Bsp,
+    Ddl,
     DiLoCo,
     FedAvg,
     FedBuff,
@@ -96,6 +97,21 @@ def test_streams_are_resumed(
     play = partial(world, config, StopRule(updates=18), rates=rates, policy=policy)
     (_, book), *_ = resumed(play, slice(None, None, 2), again=partial(play, processes=2))
     assert sum(book.column("injected")) > 0
+
+
+def test_a_stream_that_has_lost_its_buffer_is_resumed(world: World, resumed: Resumed) -> None:
+    """Before w0 is killed, while it is absent, and after it has joined again."""
+    kill = {"kill": {"at": {"time": "3500ms"}, "workers": ("w0",)}}
+    join = {"join": {"at": {"time": "6s"}, "workers": ("w0",)}}
+    play = partial(
+        *(world, Ddl(name="ddl"), StopRule(updates=18)),
+        rates=(3.0, 5.0, 4.0),
+        policy=PERSISTENCE,
+        faults=[kill, join],
+    )
+    (_, book), *_ = resumed(play, slice(None, None, 4), again=partial(play, processes=2))
+    used = [row["stream_used"] for row in book.rows if row["worker"] == 0]
+    assert len(set(used)) < len(used)  # it counts from 0 again
 
 
 FAULTS: list[dict[str, Any]] = [

@@ -13,6 +13,7 @@ import pytest
 from testbed import Run
 from testbed.algorithms.frame.worker import Shard
 from testbed.datasets.streams import Arrivals, OnOff, Persistence, Policy, Steady, Truncation
+from testbed.reports.run_measure import Measure
 from testbed.simulation.streams import SimulatedStream
 from testbed.values.units import Duration
 
@@ -94,6 +95,19 @@ def test_samples_arrive_in_the_order_of_the_shard() -> None:
     assert (cut.take(64, 1.0, since=1.0) == order[:64]).all()
     assert (kept.take(64, 2.0, since=2.0) == order[64:128]).all()
     assert (cut.take(64, 2.0, since=2.0) == order[300:364]).all()
+
+
+def test_a_restarted_device_gets_the_samples_after_the_end_of_its_process() -> None:
+    """100 a second. Killed at 1.5 s, though it has been computed to 2 s, and taken sample 128."""
+    stream = streamed(100, Persistence(name="persistence"))
+    order = Shard(np.arange(500), np.random.default_rng(1)).take(1000)
+    assert (stream.take(64, 1.0, since=0.0) == order[:64]).all()
+    assert (stream.take(64, 2.0, since=1.0) == order[64:128]).all()
+    stream.restart(1.5, Shard(np.arange(500), np.random.default_rng(1)))
+    assert (stream.take(64, 3.0, since=3.0) == order[150:214]).all()
+    told = stream.take_intake()
+    assert (told.stream_produced, told.stream_used, told.stream_buffered) == (150, 64, 86)
+    assert told.stream_wait_seconds == 0
 
 
 def test_a_step_waits_for_the_lot_with_its_last_sample() -> None:
@@ -259,3 +273,41 @@ def test_the_times_of_a_worker_add_up(run_simulation: Simulate) -> None:
     # The last push is still in transit, and its transfer is not counted yet.
     assert (until <= u["time_seconds"] + 1e-3).all()
     assert until.iloc[-1] == pytest.approx(u["time_seconds"].iloc[-1], abs=0.2)
+
+
+RESTARTS = (
+    "workers.count=1",
+    "streams.rates={constant: {per_second: 100}}",
+    "stop={updates: 8}",
+)
+
+
+@pytest.mark.parametrize("killed", ["1000ms", "1500ms", "2100ms"])
+def test_a_restarted_device_has_lost_its_buffer_and_counts_from_zero(
+    run_simulation: Simulate, killed: str
+) -> None:
+    """100 a second, 64 a step of 0.1 s: pushes at .74, 1.38 and 2.02, then each 0.64 s later.
+
+    Killed in the wait for the second, third or fourth batch, and back at 3 s, when the samples
+    since then wait for it: 200 to 90, of which it takes 64. All that it has before a step is less.
+    """
+    at = float(killed[:-2]) / 1000
+    faults = f"faults=[{{kill: {{at: {{time: {killed}}}}}}}, {{join: {{at: {{time: 3s}}}}}}]"
+    run = run_simulation("again", *RESTARTS, faults, text=SCENARIO)
+    updates = run.updates
+    before = updates[updates["time_seconds"] < 3]
+    after = updates[updates["time_seconds"] > 3]
+    assert len(before) == {1.0: 1, 1.5: 2, 2.1: 3}[at]
+    assert before["stream_used"].tolist() == [64 * n for n in range(1, len(before) + 1)]
+    assert after["stream_used"].tolist() == [64 * n for n in range(1, len(after) + 1)]
+    first = after.iloc[0]
+    assert first["stream_wait_seconds"] == 0
+    assert first["stream_produced"] == pytest.approx(100 * (3 - at), abs=1)
+    assert first["stream_lag_seconds"] == pytest.approx(3 - at, abs=0.02)
+    assert Measure.parse("buffered_most").of(run) == first["stream_produced"]
+    found: Any = run.summarise()["streams"]
+    assert found["used_samples"] == 64 * 8
+    assert Measure.parse("produced").of(run) == found["produced_samples"]
+    last_of_each = before["stream_produced"].iloc[-1] + after["stream_produced"].iloc[-1]
+    assert found["produced_samples"] == last_of_each
+    assert found["buffered_samples"] == after["stream_buffered"].iloc[-1]

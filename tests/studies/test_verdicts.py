@@ -146,6 +146,17 @@ def test_a_ratio_is_on_the_expected_side_of_one(
 
 
 @pytest.mark.parametrize(
+    ("tolerance", "verdict"), [(0.1, "not reproduced"), (0.29, "not resolved")]
+)
+def test_a_ratio_of_nearly_1_may_be_far_from_what_is_expected(
+    judged: Callable[..., Judged], tolerance: float, verdict: str
+) -> None:
+    """1.004 of accuracies, 1.145 with a standard error more; expected are 1.28 or 1.01 and more."""
+    ratio = WIDE.replace("tolerance: 0.4", f"tolerance: {tolerance}")
+    assert judged(ratio, both([0.5, 0.5], [0.502, 0.502])).verdict == verdict
+
+
+@pytest.mark.parametrize(
     ("first", "second", "verdict"),
     [
         ([0.8, 0.8], [0.4, 0.88], "not resolved"),  # 0.5 and 1.1, whose mean is below 1
@@ -246,6 +257,7 @@ def test_missing_measures_are_undecided(judged: Callable[..., Judged]) -> None:
 
 DIFFERENCE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0.1\n    tolerance: 0.5\n"
 NO_DIFFERENCE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0\n    tolerance: 0\n"
+LARGE = "    difference: [{rate: 0.2}, {rate: 0.1}]\n    value: 0.4\n    tolerance: 0.5\n"
 AT_MOST = "    where: {rate: 0.1}\n    at_most: 0.5\n"
 NEVER = "    where: {rate: 0.1}\n    value: never\n"
 
@@ -258,6 +270,10 @@ NEVER = "    where: {rate: 0.1}\n    value: never\n"
         (DIFFERENCE, [0.5, 0.6], [0.7, 0.76], "not reproduced"),  # 0.2 and 0.16: both above 0.15
         # 0.06 and 0.06 are within, and less than (.2475 + .2379)^.5 / 10 = .0697 of 100 images
         (DIFFERENCE, [0.5, 0.6], [0.56, 0.66], "not resolved"),
+        # 0.02 is less than that standard error, too: 0.03 below what is expected, or 0.18
+        (DIFFERENCE, [0.5, 0.6], [0.52, 0.62], "not resolved"),
+        (LARGE, [0.5, 0.6], [0.52, 0.62], "not reproduced"),
+        (LARGE, [0.5, 0.6], [0.4, 0.75], "not resolved"),  # -0.1 and 0.15, with .07 more within
         (NO_DIFFERENCE, [0.5, 0.6], [0.5, 0.6], "reproduced"),
         (AT_MOST, [0.4, 0.5], [], "reproduced"),
         (AT_MOST, [0.4, 0.6], [], "not resolved"),

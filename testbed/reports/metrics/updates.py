@@ -9,6 +9,7 @@ import numpy as np
 from testbed.reports.history import TIMES, Tally
 from testbed.reports.metrics import declared
 from testbed.reports.metrics.declared import BUCKETS, Sample
+from testbed.reports.streams import RUNNING, restarted
 from testbed.telemetry.rows import STREAMED, UPDATE, Rows
 
 ENDS = (*(f"{bound:.1f}" for bound in BUCKETS), "+Inf")
@@ -23,7 +24,8 @@ COUNTED = {
     declared.STREAM_DUPLICATES: "stream_duplicates",
     declared.STREAM_BUFFERED: "stream_buffered",
 }
-"""Columns that are running totals or current values: a worker's last row is enough."""
+"""Columns that are running totals of a device's process or current values: a process's last row
+is enough."""
 
 LATEST = {
     declared.STREAM_RATE: "stream_rate",
@@ -51,6 +53,7 @@ class UpdateTotals:
         self.version = 0
         self.tally = Tally(len(self._classes), STREAMED if self._streams else UPDATE)
         self._waited = np.zeros(len(self._classes))  # for samples
+        self._ended = {column: np.zeros(len(self._classes), np.int64) for column in RUNNING}
         self._buckets = np.zeros((len(self._names), len(BUCKETS) + 1), np.int64)
 
     @property
@@ -73,11 +76,23 @@ class UpdateTotals:
         if not len(rows):
             return
         self.version = int(rows["version_applied"][-1]) + 1
+        if self._streams:
+            self._end_processes(rows)
         self.tally.add(rows)
         at = (self._class[rows["worker"]], np.searchsorted(BUCKETS, rows["staleness"]))
         np.add.at(self._buckets, at, 1)
         if self._streams:
             np.add.at(self._waited, rows["worker"], rows["stream_wait_seconds"])
+
+    def _end_processes(self, rows: Rows) -> None:
+        """Keep the running totals of processes that ended: a device's next one counts from 0."""
+        rows = rows[np.argsort(rows["worker"], kind="stable")]
+        worker, before = rows["worker"], np.roll(rows, 1)
+        first = np.append(True, worker[1:] != worker[:-1])
+        before[first] = self.tally.latest[worker[first]]
+        new = restarted(rows, before["stream_used"])
+        for column, totals in self._ended.items():
+            np.add.at(totals, worker[new], before[column][new])
 
     def samples(self, now: float, *, per_worker: bool) -> Iterator[Sample]:
         """Yield the values of the metrics at ``now`` emulated seconds."""
@@ -108,7 +123,10 @@ class UpdateTotals:
         for place, name in enumerate(self._names):
             of = self._class == place
             for metric, column in COUNTED.items():
-                yield Sample(metric, int(latest[column][of].sum()), (name,))
+                counted = latest[column][of].sum()
+                if column in self._ended:
+                    counted += self._ended[column][of].sum()
+                yield Sample(metric, int(counted), (name,))
             yield Sample(declared.STREAM_WAIT, float(self._waited[of].sum()), (name,))
             seen = of & (self.tally.updates > 0)
             for metric, values in means.items() if seen.any() else ():

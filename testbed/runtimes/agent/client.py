@@ -250,8 +250,6 @@ class AgentClient:
     running = _remote(Nodes.running)
     frozen = _remote(Nodes.frozen)
     signal = _remote(Nodes.signal)
-    freeze = _remote(Nodes.freeze)
-    thaw = _remote(Nodes.thaw)
     partition = _remote(Nodes.partition)
     heal = _remote(Nodes.heal)
     carried = _remote(Nodes.carried)
@@ -266,6 +264,8 @@ class AgentClient:
     clock = _remote(Requests.clock)
     load = _remote(Requests.load)
     set_pace = _remote(Requests.set_pace)
+    freeze = _remote(Requests.freeze)
+    thaw = _remote(Requests.thaw)
     reshape = _remote(Requests.reshape)
     reset_links = _remote(Requests.reset_links)
 

@@ -6,6 +6,7 @@ reply: pydantic converts both according to the annotations.
 
 from __future__ import annotations
 
+import time
 import traceback
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -104,6 +105,8 @@ class Requests:
 
     nodes: Nodes
     host: HostSampler = field(default_factory=HostSampler)
+    _frozen: dict[str, tuple[float, Path]] = field(default_factory=dict)  # since when, and `told`
+    _stood: dict[str, float] = field(default_factory=dict)  # seconds in all, by node
 
     def launch(self, launch: LaunchSpec) -> int:
         """Bring a node up; return the pid of its role in the agent's pid namespace."""
@@ -162,9 +165,24 @@ class Requests:
         if factor == 1.0:
             file.unlink(missing_ok=True)
             return
-        with replacing(file, lasting=False) as fresh:  # the agent waits for no disk
-            fresh.write_text(repr(factor), encoding="utf-8")
-            fresh.chmod(0o644)  # the node has a uid of its own
+        _tell(file, factor)
+
+    def freeze(self, node: str, told: Path | None = None) -> None:
+        """Freeze a node's processes; ``thaw`` will write to ``told`` how long it stood in all.
+
+        A process that sleeps does not notice: it wakes at the time at which it would have anyway.
+        """
+        self.nodes.freeze(node)
+        if told is not None:
+            self._frozen[node] = time.monotonic(), told
+
+    def thaw(self, node: str) -> None:
+        """Thaw a frozen node, which then knows for how many real seconds it stood."""
+        if node in self._frozen:
+            since, told = self._frozen.pop(node)
+            self._stood[node] = self._stood.get(node, 0.0) + time.monotonic() - since
+            _tell(told, self._stood[node])
+        self.nodes.thaw(node)
 
     def written(self, since: Mapping[Path, NonNegativeInt]) -> dict[Path, str]:
         """Return what nodes have written to files after these numbers of bytes, in base 64.
@@ -195,6 +213,13 @@ class Requests:
         return self.nodes.changes.done[since:]
 
 
+def _tell(file: Path, value: float) -> None:
+    """Write a number to a file that a node reads."""
+    with replacing(file, lasting=False) as fresh:  # the agent waits for no disk
+        fresh.write_text(repr(value), encoding="utf-8")
+        fresh.chmod(0o644)  # the node has a uid of its own
+
+
 def operations(requests: Requests) -> dict[str, Operation]:
     """Return all methods by name."""
     nodes = requests.nodes
@@ -202,7 +227,7 @@ def operations(requests: Requests) -> dict[str, Operation]:
         *(requests.launch, requests.exits, requests.count, requests.link),
         *(requests.reshape, requests.reset_links, requests.link_changes),
         *(nodes.running, nodes.frozen, nodes.nodes, nodes.signal),
-        *(nodes.freeze, nodes.thaw, nodes.partition, nodes.heal),
+        *(requests.freeze, requests.thaw, nodes.partition, nodes.heal),
         *(nodes.private_bytes, nodes.carried, nodes.usage, nodes.links),
         *(nodes.limit_changes, nodes.listening, nodes.scrape, nodes.set_quota),
         *(requests.capture, requests.written, requests.clock, requests.load, requests.set_pace),

@@ -50,6 +50,24 @@ def test_counts_are_from_the_last_updates(outline: Outline, rows: Make, values: 
     assert cycle["w0", "fast", "stream_wait"] == pytest.approx(0.75)
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+def test_a_device_that_restarts_counts_on(
+    outline: Outline, rows: Make, values: Values, at_once: bool
+) -> None:
+    """w0 starts again twice, w1 not. The second process of w0 had more samples at its first update
+    than the first at its last, and dropped 4: 10 + 25 + 10; 8 + 14 + 8; and 2 wait in the third."""
+    sink = MetricsSink(replace(outline, streams=True))
+    second = {**SECOND, "worker": 0, "samples": 16}
+    each = [{**FIRST, "worker": 0}, {**OTHER, "worker": 1}, second, {**FIRST, "worker": 0}]
+    for some in [each] if at_once else [[one] for one in each]:
+        sink.updates(rows(*some), now=0.0)
+    found = values(sink.collect())
+    assert found[f"{STREAM}produced_samples_total"]["fast",] == 45 + 40
+    assert found[f"{STREAM}used_samples_total"]["fast",] == 30 + 40
+    assert found[f"{STREAM}truncated_samples_total"]["fast",] == 4
+    assert found[f"{STREAM}buffered_samples"]["fast",] == 2
+
+
 def test_without_streams_there_are_none(outline: Outline, rows: Make, values: Values) -> None:
     sink = MetricsSink(outline)
     sink.updates(rows({"worker": 0}), now=0.0)
