@@ -96,7 +96,7 @@ def complete_setting(ctx: click.Context, param: click.Parameter, incomplete: str
 
 run_argument = click.argument("run", shell_complete=complete_run)
 nodes_argument = click.argument(
-    "selector", nargs=-1, metavar="[NODE]...", shell_complete=complete_selector
+    "selector", nargs=-1, metavar="[SELECTOR]...", shell_complete=complete_selector
 )
 class_option = click.option(
     "--class",

@@ -20,8 +20,8 @@ FOLDERS: dict[Any, str] = {
     "csv": """Every table as CSV.
 
     Writes the tables of RUNs as CSV: OUT/<run>/updates.csv, evaluations.csv, traffic.csv,
-    events.csv, and summary.csv with a row for every value of the summary; of a workload nodes.csv,
-    pairs.csv, metrics.csv, traffic.csv, events.csv and summary.csv.""",
+    links.csv, events.csv, and summary.csv with a row for every value of the summary; of a workload
+    nodes.csv, pairs.csv, metrics.csv, traffic.csv, events.csv and summary.csv.""",
     "tensorboard": """A log folder for TensorBoard.
 
     Exports RUNs to a log folder: `tensorboard --logdir OUT` plots them together. Needs

@@ -55,6 +55,7 @@ def init(name: str | None, example: str, **topologies: Path | None) -> None:
     """
     from testbed.values.fields import check_name
 
+    name = name and name.removesuffix(".yaml")
     given = {kind.removeprefix("from_"): path for kind, path in topologies.items() if path}
     for kind, path in given.items():
         if len(given) > 1:

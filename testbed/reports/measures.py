@@ -53,8 +53,8 @@ def moving_average(values: pd.Series[float], *, window: int = WINDOW) -> pd.Seri
 
 
 def accuracy(evaluations: pd.DataFrame, scenario: Scenario) -> dict[str, float | None]:
-    """Return accuracies: best, final (all test samples), last, and the best moving average
-    during the training. None for regression models."""
+    """Return accuracies: the best during the training, final (all test samples), last, and the
+    best moving average. None for regression models."""
     during = values(scheduled(evaluations, scenario), ACCURACY)
     return {
         **metric(evaluations, ACCURACY, higher=True),
@@ -63,10 +63,11 @@ def accuracy(evaluations: pd.DataFrame, scenario: Scenario) -> dict[str, float |
 
 
 def metric(evaluations: pd.DataFrame, name: str, *, higher: bool) -> dict[str, float | None]:
-    """Return the best, the final and the last value of a metric."""
+    """Return the best value of a metric during the training, the final and the last."""
     found = values(evaluations, name)
+    during = found[~evaluations["final"]]
     return {
-        "best": number(found.max() if higher else found.min()),
+        "best": number(during.max() if higher else during.min()),
         "final": final(evaluations, name),
         "last": number(found.iloc[-1]) if len(found) else None,
     }

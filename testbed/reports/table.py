@@ -127,7 +127,7 @@ def _evaluated(summary: Mapping[str, Any]) -> tuple[str, str]:
     accuracy, loss = summary["accuracy"], summary["loss"]
     count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
     evaluations = f"({count} evaluations, {missed} missed)" if missed else f"({count} evaluations)"
-    if accuracy["best"] is None and count:  # a regression model
+    if accuracy["last"] is None and count:  # a regression model
         parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
         return "loss", f"{', '.join(parts)} {evaluations}"
     parts = [f"{name} {_number(accuracy[name], '.4f')}" for name in ("final", "best")]
@@ -165,8 +165,9 @@ def _waiting(waiting: Mapping[str, Any]) -> str:
     for name in ("communication", "blocked"):
         seconds = waiting[f"{name}_seconds_mean"]
         parts.append(f"{name} {_percent(seconds / total if total else None)}")
-    parts.append(f"{waiting['steps']:,} steps in {waiting['commits']:,} pushes")
-    return ", ".join(parts)
+    whole, *its = parts
+    steps = f"{waiting['steps']:,} steps in {waiting['commits']:,} pushes"
+    return f"{whole} (of it {', '.join(its)}), {steps}"
 
 
 def _streams(streams: Mapping[str, Any]) -> str:

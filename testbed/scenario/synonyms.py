@@ -8,6 +8,7 @@ from difflib import get_close_matches
 MEANINGS: Mapping[str, tuple[str, ...]] = {
     "algorithm": ("optimizer", "optimiser", "strategy", "aggregation"),
     "algorithm.buffer_size": ("buffer",),
+    "algorithm.fraction": ("clients_per_round", "participation"),
     "algorithm.optimizer": ("optimiser", "optim"),
     "algorithm.learning_rate": ("lr", "eta", "alpha", "step_size", "learningrate"),
     "algorithm.ratio": ("compression", "compression_ratio", "sparsity", "keep", "topk", "top_k"),
@@ -19,6 +20,7 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "ps": ("server", "parameter_server"),
     "seed": ("random_seed", "rng", "rng_seed"),
     "stop.steps": ("epochs", "epoch", "num_epochs"),
+    "algorithm.local_epochs": ("epochs", "epoch", "num_epochs"),
     "stop.time": ("duration", "max_time", "timeout", "seconds", "hours"),
     "stop.updates": ("iterations", "iters", "rounds", "num_rounds", "max_steps", "max_updates"),
     "stop.accuracy": ("target", "target_accuracy", "goal"),
@@ -31,7 +33,7 @@ MEANINGS: Mapping[str, tuple[str, ...]] = {
     "workers.classes.*.speed": ("step_time", "compute", "compute_time"),
     "workers.classes.*.think": ("wait", "sleep", "pause", "thinking"),
     "workers.classes.*.share": ("fraction", "proportion", "percent", "weight"),
-    "workers.classes.*.link": ("bandwidth", "network_link", "connection"),
+    "workers.classes.*.link": ("network_link", "connection"),
     "workers.classes.*.link.up": ("upload", "uplink", "tx", "egress"),
     "workers.classes.*.link.down": ("download", "downlink", "rx", "ingress"),
     "workers.classes.*.link.up.rate": ("bandwidth", "throughput", "bw", "capacity"),
@@ -54,18 +56,19 @@ REMARKS: Mapping[str, str] = {
 """Sentences to append to the suggestion of a path."""
 
 
-ALGORITHMS: Mapping[str, tuple[str, ...]] = {
+MEMBERS: Mapping[str, tuple[str, ...]] = {
     "fedopt": ("fedadam", "fedyogi", "fedadagrad", "fedavgm"),
     "bsp": ("syncsgd", "ssgd"),
     "mem-sgd": ("topk", "efsgd"),
+    "top1": ("accuracy", "acc"),
 }
-"""Algorithms, each with its names elsewhere."""
+"""Members of families, each with its names elsewhere."""
 
 
 def nearest_member(word: object, members: Sequence[str]) -> str:
     """Suggest the intended member of a family as a question; empty if none is near."""
     asked = str(word).lower().replace("_", "").replace("-", "")
-    for member, names in ALGORITHMS.items():
+    for member, names in MEMBERS.items():
         if asked in names and member in members:
             return f"Did you mean {member}?"
     return nearest(word, members)

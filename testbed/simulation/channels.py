@@ -162,7 +162,7 @@ class ForkChannel:
         )
 
 
-def answers_in(data: bytes) -> Any:
+def answers_in(data: bytes | memoryview) -> Any:
     """Return what a process has answered; raise an error instead."""
     answers = pickle.loads(data)
     if isinstance(answers, TestbedError):

@@ -8,10 +8,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from testbed.errors import HostError
-from testbed.simulation.wire import put
+from testbed.simulation.wire import Content, put
 
-LEAST_BYTES = 32 * 2**20
+LEAST_BYTES = 128 * 2**20
 """Bytes of messages below which no new snapshot is taken."""
+
+SNAPSHOTS = 4
+"""How many times as long as the last snapshot the messages are before the next is taken."""
 
 
 @contextmanager
@@ -53,11 +56,12 @@ class Journal:
     def is_long(self) -> bool:
         """Whether the messages are so long that a snapshot should replace them.
 
-        Twice as long as the last one: snapshots then add at most half to what is sent.
+        Snapshots then add at most a fourth to what is sent.
         """
-        return self._end - self._snapshot_bytes > max(LEAST_BYTES, 2 * self._snapshot_bytes)
+        messages = self._end - self._snapshot_bytes
+        return messages > max(LEAST_BYTES, SNAPSHOTS * self._snapshot_bytes)
 
-    def replace(self, snapshot: bytes, count: int) -> None:
+    def replace(self, snapshot: Content, count: int) -> None:
         """Let a snapshot take the place of the last one and of the first messages."""
         start = self._snapshot_bytes + sum(self._sizes[:count])
         kept = self._read(start, self._end - start)

@@ -20,6 +20,9 @@ from testbed.payloads import Vector
 MOST_PARTS = 1024
 """How many buffers the kernel takes at once."""
 
+Content = bytes | memoryview
+"""A pickle."""
+
 Room = Callable[[int], Vector]
 """Returns where a row is received, by its number."""
 
@@ -28,7 +31,7 @@ Room = Callable[[int], Vector]
 class Message:
     """A message, with views of the rows that it refers to."""
 
-    content: bytes
+    content: Content
     rows: Mapping[int, Vector] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -112,7 +115,7 @@ class Peer:
         """
         size, count = self._fill(np.empty(2, np.int64)).tolist()
         sizes = self._fill(np.empty((count, 2), np.int64)).tolist()
-        content = self._fill(np.empty(size, np.uint8)).tobytes()
+        content = memoryview(self._fill(np.empty(size, np.uint8)))
         rows = {}
         for number, length in sizes:
             rows[number] = room(number)

@@ -101,12 +101,14 @@ def conclude(found: Mapping[tuple[str, int], Sequence[float]], *sizes: int) -> N
 def cluster(count: int = 2, cpus: int = 1) -> Iterator[str]:
     """The address of a node with two CPUs; or of one with one CPU, and another with ``cpus``."""
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "300")  # the machine may be busy
+    os.environ.setdefault("RAY_worker_niceness", "0")  # these nodes share their cores
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 2 // count, "include_dashboard": False}
+    store = 2**30  # bytes; by default, this class gives nodes too little for MNIST
+    head = {"num_cpus": 2 // count, "include_dashboard": False, "object_store_memory": store}
     nodes = Cluster(initialize_head=True, head_node_args=head)
     if count > 1:
-        nodes.add_node(num_cpus=cpus)
+        nodes.add_node(num_cpus=cpus, object_store_memory=store)
     try:
         yield nodes.address
     finally:

@@ -28,6 +28,12 @@ def test_init_writes_a_scenario_with_comments(capsys: pytest.CaptureFixture[str]
     assert load("first.yaml").name == "first"
 
 
+def test_init_takes_the_name_of_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", "mine.yaml"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "wrote mine.yaml"
+    assert load("mine.yaml").name == "mine"
+
+
 @pytest.mark.parametrize("example", sorted({*shipped()} - {"flower/flower"}))
 def test_every_shipped_scenario_can_be_copied_under_another_name(example: str) -> None:
     assert main(["init", "lr0.01_s1", "--from", example]) == 0

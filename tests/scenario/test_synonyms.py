@@ -4,7 +4,7 @@ import pytest
 
 from testbed.scenario.schema import Scenario
 from testbed.scenario.schema_node import SchemaNode
-from testbed.scenario.synonyms import ALGORITHMS, MEANINGS, REMARKS, nearest_key, nearest_member
+from testbed.scenario.synonyms import MEANINGS, MEMBERS, REMARKS, nearest_key, nearest_member
 
 
 @pytest.mark.parametrize("path", MEANINGS)
@@ -36,7 +36,7 @@ def test_no_synonym_is_a_key_where_it_applies() -> None:
         ("LR", ["learning_rate", "ratio"], "Did you mean learning_rate?"),
         ("lr", ["name", "seed"], "Did you mean algorithm.learning_rate?"),
         ("bandwidth", ["delay", "rate"], "Did you mean rate?"),
-        ("bandwidth", ["name"], "Did you mean workers.classes.NAME.link?"),
+        ("bandwidth", ["up", "down"], "Did you mean workers.classes.NAME.link.up.rate?"),
         ("nmae", ["name", "seed"], "Did you mean name?"),
         ("optimiser", ["optimizer", "clip"], "Did you mean optimizer?"),
         ("optimizer", ["runtime", "seed"], "Did you mean algorithm? Models are trained with SGD,"),
@@ -60,12 +60,21 @@ def test_a_misspelt_key_is_preferred_to_a_meaning_elsewhere() -> None:
     assert nearest_key("epoch", ["learning_rate"]).startswith("Did you mean stop.steps?")
 
 
-def test_an_algorithm_is_suggested_by_its_name_elsewhere() -> None:
-    node = SchemaNode(Scenario).enter("algorithm")
+def _members(*keys: str | int) -> list[str]:
+    """The members of the family at a path of the schema."""
+    node: SchemaNode | None = SchemaNode(Scenario)
+    for key in keys:
+        assert node is not None
+        node = node.enter(key)
     assert node is not None
-    names = [*node.members]
-    assert set(ALGORITHMS) <= set(names)
+    return [*node.members]
+
+
+def test_a_member_of_a_family_is_suggested_by_its_name_elsewhere() -> None:
+    names, metrics = _members("algorithm"), _members("evaluate", "metrics", 0)
+    assert set(MEMBERS) <= {*names, *metrics}
     assert nearest_member("FedAdam", names) == "Did you mean fedopt?"
     assert nearest_member("fed_yogi", names) == "Did you mean fedopt?"
     assert nearest_member("adacom", names) == "Did you mean adacomp?"
+    assert nearest_member("accuracy", metrics) == "Did you mean top1?"
     assert nearest_member("fedadam", ["pack", "spread"]) == ""

@@ -69,13 +69,13 @@ def journal_of(snapshot: bytes, *messages: bytes) -> Journal:
     return journal
 
 
-def test_a_journal_is_long_at_twice_its_snapshot_or_32_megabytes() -> None:
+def test_a_journal_is_long_at_four_times_its_snapshot_or_128_megabytes() -> None:
     more = [memoryview(b"1")]
-    with closing(journal_of(bytes(17 * 2**20), bytes(34 * 2**20))) as journal:
+    with closing(journal_of(bytes(33 * 2**20), bytes(132 * 2**20))) as journal:
         assert not journal.is_long
         journal.append(more)
         assert journal.is_long
-    with closing(journal_of(b"", bytes(32 * 2**20))) as journal:
+    with closing(journal_of(b"", bytes(128 * 2**20))) as journal:
         assert not journal.is_long
         journal.append(more)
         assert journal.is_long
