@@ -74,7 +74,7 @@ def test_fields_have_types_defaults_and_meanings(reference: ModuleType) -> None:
     }
     schema = {
         "properties": {
-            "kind": {"anyOf": [{"oneOf": [{"$ref": "#/$defs/One"}], "discriminator": {}}, {}]},
+            "kind": {"anyOf": [{"oneOf": [{"$ref": "#/$defs/One"}], "required": ["name"]}, {}]},
             "sizes": {"type": "array", "items": {"$ref": "#/$defs/Size"}, "description": "a | b"},
         },
         "required": ["kind"],
