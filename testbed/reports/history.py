@@ -29,7 +29,6 @@ from testbed.telemetry.ps_events import (
     Rejected,
     Restored,
     Silent,
-    Started,
 )
 from testbed.telemetry.rows import UPDATE, Rows
 
@@ -76,7 +75,6 @@ class RunHistory:
         self.departed: set[str] = set()
         self.removed: set[str] = set()
         self._states: dict[str, str] = {}
-        self._otherwise = "absent"
         self._hit: set[str] = set()
         self._refused: set[str | None] = set()
         self._lost: dict[str, str] = {}
@@ -91,7 +89,7 @@ class RunHistory:
 
     def state(self, node: str) -> str:
         """Return running, frozen, crashed, killed, left, lost, silent, or absent until it joins."""
-        return self._states.get(node, self._otherwise)
+        return self._states.get(node, "absent")
 
     def lost(self) -> list[tuple[str, str]]:
         """Return how nodes ended early, except for planned ends and refused pushes."""
@@ -117,8 +115,6 @@ class RunHistory:
 
     def _take_during(self, event: Event) -> None:
         match event:
-            case Started() if not self._states:  # older simulations recorded no joins
-                self._otherwise = "running"
             case Joined(node):
                 self._states[node] = "running"
                 self.departed.discard(node)

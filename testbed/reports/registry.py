@@ -83,7 +83,7 @@ class Definition:
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
-    """Return the pickle9 bytes of the first ``count`` updates (None: all); NaN in older folders."""
+    """Return the pickle9 bytes of the first ``count`` updates (None: all); NaN if none."""
     pickled = run.updates["pickle9_bytes"].iloc[:count]
     return float(pickled.sum()) if pickled.any() else nan
 

@@ -99,12 +99,12 @@ def _pairs(run: WorkloadRun) -> Iterator[Section]:
         [
             node,
             peer,
-            bytes_or_dash(one.get("frame_bytes")),  # unknown of older runs
-            shown(one.get("packets"), ",d"),
+            bytes_or_dash(one["frame_bytes"]),
+            shown(one["packets"], ",d"),
             *(bytes_or_dash(one[key]) for key in keys),
             milliseconds(one["round_trip_seconds"]),
         ]
-        for node, peer, one in pairs_by_traffic(run.summary.get("pairs", {}))
+        for node, peer, one in pairs_by_traffic(run.summary["pairs"])
     ]
     if rows:
         yield Section("Pairs of nodes", tables=[PageTable(headings, rows)])
@@ -141,7 +141,7 @@ def _events(run: WorkloadRun) -> PageTable:
 
 def _all_numbers(run: WorkloadRun) -> Iterator[PageTable]:
     """Yield the totals of nodes and pairs, unrounded."""
-    nodes, pairs = run.summary["nodes"], run.summary.get("pairs", {})
+    nodes, pairs = run.summary["nodes"], run.summary["pairs"]
     yield members_table("node", nodes, f"{len(nodes):,} nodes")
     found = {f"{node} to {peer}": one for node, own in pairs.items() for peer, one in own.items()}
     if found:

@@ -32,7 +32,7 @@ def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
             bytes_or_dash(one["memory_bytes_max"]),
         )
     yield nodes
-    if summary.get("pairs"):
+    if summary["pairs"]:
         yield _pairs(summary["pairs"])
 
 
@@ -50,7 +50,7 @@ def pairs_by_traffic(
 ) -> list[tuple[str, str, Mapping[str, Any]]]:
     """Return node, peer and totals of the pairs, each way by itself; most bytes first."""
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    return sorted(found, key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
+    return sorted(found, key=lambda row: -(row[2]["frame_bytes"] or row[2]["sent_bytes"] or 0))
 
 
 def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
@@ -65,8 +65,8 @@ def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
             *(
                 node,
                 peer,
-                bytes_or_dash(one.get("frame_bytes")),  # unknown of older runs
-                shown(one.get("packets"), ",d"),
+                bytes_or_dash(one["frame_bytes"]),
+                shown(one["packets"], ",d"),
                 bytes_or_dash(one["sent_bytes"]),
                 bytes_or_dash(one["retransmitted_bytes"]),
             ),
@@ -87,7 +87,7 @@ def workload_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "programs", ", ".join(programs)
     if summary["faults"]:
         yield "faults", ", ".join(f"{kind} {count}" for kind, count in summary["faults"].items())
-    if links := summary.get("links"):
+    if links := summary["links"]:
         yield "recorded links", describe_recorded(links)
     for name, one in summary["metrics"].items():
         yield name, _metric(one)
