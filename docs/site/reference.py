@@ -170,6 +170,9 @@ def _plain_type(part: Schema, definitions: Schema) -> str:
         return ", ".join(f"`{json.dumps(value)}`" for value in values)
     if part.get("type") == "array":
         return f"list of {_type(part.get('items', {}), definitions)}"
+    if isinstance(kinds := part.get("type"), list):
+        parts = [{"type": kind} if kind == "null" else {**part, "type": kind} for kind in kinds]
+        return " or ".join(_type(one, definitions) for one in parts)
     inner = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
     types = [_type(one, definitions) for one in inner if isinstance(one, Mapping)]
     if types:

@@ -138,7 +138,8 @@ class TracedDirection(Direction):
             trace, each, table = (fields[f"{name}_{form}"]["anyOf"][0] for form in FORMS)
             only = {"required": ["table"], "additionalProperties": False}
             tabled = {"type": "object", "properties": {"table": table}, **only}
-            fields[name]["anyOf"][1:1] = [trace, each, tabled]
+            own = {key: fields[name].pop(key) for key in [*fields[name]] if key != "description"}
+            fields[name]["anyOf"] = [own, trace, each, tabled]
         return schema
 
     @model_validator(mode="before")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core.core_schema import WithDefaultSchema
+from pydantic_core.core_schema import NullableSchema, WithDefaultSchema
 
 from testbed.scenario.flower import WorkloadFile
 from testbed.scenario.parse import IGNORED_PREFIX
@@ -20,10 +20,20 @@ IDENTITY = "urn:edge-testbed:scenario:1"
 
 
 class _Short(GenerateJsonSchema):
-    """Omits titles that only repeat a key, and defaults that say nothing: null, all fields null."""
+    """Writes what takes few lines: an optional value has two types.
+
+    Titles that only repeat a key are left out, and defaults that say nothing: null, no field set.
+    """
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def nullable_schema(self, schema: NullableSchema) -> dict[str, Any]:
+        generated = super().nullable_schema(schema)
+        match generated.get("anyOf"):
+            case [{"type": str(kind)} as inner, {"type": "null"}] if "enum" not in inner:
+                return {**inner, "type": [kind, "null"]}
+        return generated
 
     def default_schema(self, schema: WithDefaultSchema) -> dict[str, Any]:
         generated = super().default_schema(schema)

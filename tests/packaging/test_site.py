@@ -70,6 +70,7 @@ def test_fields_have_types_defaults_and_meanings(reference: ModuleType) -> None:
         "properties": {
             "name": {"const": "one"},
             "rate": {"type": "number", "exclusiveMinimum": 0, "default": 0.5},
+            "most": {"type": ["integer", "null"], "minimum": 1},
         },
     }
     schema = {
@@ -97,6 +98,7 @@ def test_fields_have_types_defaults_and_meanings(reference: ModuleType) -> None:
         "| field | type | default | meaning |",
         "| --- | --- | --- | --- |",
         "| `rate` | number > 0 | `0.5` |  |",
+        "| `most` | integer ≥ 1 or null |  |  |",
     ]
 
 
