@@ -47,7 +47,7 @@ def read_plan(folder: RunFolder) -> Plan:
     version = content.pop("plan", None)
     if isinstance(version, int) and version > VERSION:
         raise TestbedError(
-            f"{folder.plan}: found version {version}, expected {VERSION} or older.",
+            f"{folder.plan}: found version {version}, expected {VERSION}.",
             hint="Use the version of testbed that started the run, or a newer one.",
         )
     if version != VERSION:

@@ -143,7 +143,7 @@ def _encoding(encoding: Mapping[str, Any]) -> str:
 
 
 def _cycle(cycle: Mapping[str, Any]) -> str:
-    unexplained = cycle.get("unexplained_ratio")
+    unexplained = cycle["unexplained_ratio"]
     host = "" if unexplained is None else f", {unexplained:.1%} delays by the host"
     return (
         f"{cycle['mean_seconds']:.4g} s ± {cycle['deviation_ratio']:.1%} from push to push, "
