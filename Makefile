@@ -37,7 +37,6 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 export PYTHONDONTWRITEBYTECODE :=
 
 SCHEMA := scenarios/schema.json
-STUDY_SCHEMA := scenarios/study-schema.json
 python := $(VENV)/bin/python
 # Modules are compiled when they are first imported, which most of these packages never are.
 install := $(python) -m pip --disable-pip-version-check install --no-compile --constraint constraints.txt
@@ -179,16 +178,13 @@ protos: setup ## generate the gRPC messages from protos/
 protos-check: setup
 	@$(python) protos/generate.py --check
 
-schema: $(VENV)/.installed ## write the JSON schemas of scenarios and studies
+schema: $(VENV)/.installed ## write the JSON schema of scenarios and studies
 	@$(python) -m testbed schema > $(SCHEMA).new
 	mv $(SCHEMA).new $(SCHEMA)
-	$(python) -m testbed schema study > $(STUDY_SCHEMA).new
-	mv $(STUDY_SCHEMA).new $(STUDY_SCHEMA)
 
 schema-check: $(VENV)/.installed
-	@if ! diff $(SCHEMA) <($(python) -m testbed schema) ||
-		! diff $(STUDY_SCHEMA) <($(python) -m testbed schema study); then
-		echo "$(SCHEMA) or $(STUDY_SCHEMA) is not that of the code. Try: make schema" >&2
+	@if ! diff $(SCHEMA) <($(python) -m testbed schema); then
+		echo "$(SCHEMA) is not that of the code. Try: make schema" >&2
 		exit 1
 	fi
 

@@ -20,9 +20,9 @@ import reference
 
 from testbed.cli import cli
 from testbed.scenario.flower import WorkloadFile
-from testbed.scenario.json_schema import file_schema
 from testbed.scenario.schema import Scenario
-from testbed.studies.document import study_schema
+from testbed.studies.document import StudyDocument
+from testbed.studies.json_schema import file_schema, model_schema
 
 ROOT = Path(__file__).parents[2]
 CONTENTS = "docs/README.md"
@@ -34,7 +34,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "python.md": reference.python_page,
     "scenario.md": lambda: reference.scenario_page(file_schema(Scenario)),
     "workload.md": lambda: reference.workload_page(file_schema(WorkloadFile)),
-    "study.md": lambda: reference.study_page(study_schema()),
+    "study.md": lambda: reference.study_page(model_schema(StudyDocument)),
 }
 """The pages of the reference, by their names."""
 

@@ -32,9 +32,10 @@ def workload_page(schema: Schema) -> str:
 
 def study_page(schema: Schema) -> str:
     """Return the page of a study's fields, without those of its scenario."""
-    intro = "The fields of its scenario are in [Fields of a scenario](scenario.md)."
-    definitions = {**schema["$defs"], "Scenario": {"type": "scenario"}}
-    return fields_page("Fields of a study", intro, {**schema, "$defs": definitions})
+    intro = (
+        "Its scenario has the fields [of a scenario](scenario.md) or [of a workload](workload.md)."
+    )
+    return fields_page("Fields of a study", intro, schema)
 
 
 def fields_page(title: str, intro: str, schema: Schema) -> str:
@@ -102,7 +103,7 @@ def _names(part: Any) -> Iterator[str]:
         if "$ref" in part:
             yield part["$ref"].rpartition("/")[2]
         for key, item in part.items():
-            if key not in ("$defs", "discriminator"):
+            if key != "$defs":
                 yield from _names(item)
     elif isinstance(part, list):
         for item in part:
@@ -116,7 +117,7 @@ def _has_section(definition: Schema) -> bool:
 def _members(part: Schema) -> list[Schema] | None:
     """Return the full forms of a family's members; None if a part is not a family."""
     full = next(iter(part.get("anyOf", [])), part)
-    members: list[Schema] | None = full.get("oneOf") if "discriminator" in full else None
+    members: list[Schema] | None = full.get("oneOf") if "name" in full.get("required", ()) else None
     return members
 
 
@@ -169,6 +170,9 @@ def _plain_type(part: Schema, definitions: Schema) -> str:
         return ", ".join(f"`{json.dumps(value)}`" for value in values)
     if part.get("type") == "array":
         return f"list of {_type(part.get('items', {}), definitions)}"
+    if isinstance(kinds := part.get("type"), list):
+        parts = [{"type": kind} if kind == "null" else {**part, "type": kind} for kind in kinds]
+        return " or ".join(_type(one, definitions) for one in parts)
     inner = [part.get("additionalProperties"), *part.get("patternProperties", {}).values()]
     types = [_type(one, definitions) for one in inner if isinstance(one, Mapping)]
     if types:

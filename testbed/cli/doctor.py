@@ -87,7 +87,7 @@ def _case(
             if isinstance(scenario, Workload)
             else plan(scenario, scenario.name)
         )
-        taken, findings = _settle(scenario.runtime, gpu=any(node.gpus for node in made.nodes))
+        taken, findings = _settle(scenario.runtime, gpu=made.wants_gpus)
         many = len(made.devices)
         needs = None
         if not isinstance(scenario, Workload):

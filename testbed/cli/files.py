@@ -169,19 +169,13 @@ def validate(files: tuple[str, ...], settings: tuple[str, ...], as_json: bool) -
 
 
 @click.command("schema")
-@click.argument("kind", type=click.Choice(["scenario", "study"]), default="scenario")
-def schema(kind: str) -> None:
-    """Print the JSON schema of scenario files, or of study files.
+def schema() -> None:
+    """Print the JSON schema of scenario and study files.
 
-    Editors complete and check a scenario that starts with the line
+    Editors complete and check a file that starts with the line
     "# yaml-language-server: $schema=schema.json".
     """
-    if kind == "study":
-        from testbed.studies import study_schema_text
-
-        click.echo(study_schema_text(), nl=False)
-        return
-    from testbed.scenario import json_schema_text
+    from testbed.studies import json_schema_text
 
     click.echo(json_schema_text(), nl=False)
 

@@ -19,6 +19,7 @@ from testbed.cli.options import (
     settings_option,
     workers_option,
 )
+from testbed.values.units import megabytes
 
 if TYPE_CHECKING:
     from testbed.host.requirements import Capacity
@@ -129,9 +130,9 @@ def _deal(made: Plan, parameters: int | None) -> tuple[Plan, str]:
     from testbed.errors import HostError
     from testbed.host.gpus import find_gpus
     from testbed.payloads import VALUE_BYTES
-    from testbed.plan.gpus import deal_gpus, want_gpus
+    from testbed.plan.gpus import deal_gpus
 
-    if not want_gpus(made):
+    if not made.wants_gpus:
         return made, ""
     try:
         return deal_gpus(made, find_gpus(), vector=VALUE_BYTES * (parameters or 0)), ""
@@ -147,8 +148,8 @@ def gpu_lines(made: Plan, refused: str) -> Iterator[str]:
         yield f"gpu     `testbed up` will refuse this: {refused}"
     for gpu, nodes in holders(made):
         shares = _first([f"{node.name} {min(node.gpus, 1):g}" for node in nodes])
-        contexts = f"CUDA contexts take up to {_mb(len(nodes) * CONTEXT_BYTES)}"
-        device = f"GPU {gpu.index} ({gpu.name}, {_mb(gpu.memory)})"
+        contexts = f"CUDA contexts take up to {megabytes(len(nodes) * CONTEXT_BYTES)}"
+        device = f"GPU {gpu.index} ({gpu.name}, {megabytes(gpu.memory)})"
         yield f"gpu     {device}: {', '.join(shares)}; {contexts}"
 
 
@@ -213,7 +214,7 @@ def _print_simulation(scenario: Scenario, host: Capacity, *, as_json: bool) -> N
         ("computed", f"gradients by {made.gradients}"),
     ]
     if made.memory_bytes is not None:
-        needed, there = (f"{size / 1e6:,.0f} MB" for size in (made.memory_bytes, host.memory_bytes))
+        needed, there = (megabytes(size) for size in (made.memory_bytes, host.memory_bytes))
         lines.append(("memory", f"about {needed} of {there}"))
     lines += [("modelled", text) for text in made.modelled]
     lines += [("left out", text) for text in made.left_out]
@@ -383,8 +384,8 @@ def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
         model += f" of {needs.parameters:,} parameters"
     sizes = {**needs.node_bytes, "agent": needs.agent_bytes}
     yield (
-        f"memory  about {_mb(needs.total_bytes)} of {_mb(host.memory_bytes)} for {model}; each:"
-        f" {', '.join(f'{role} {_mb(size)}' for role, size in sizes.items())}"
+        f"memory  about {megabytes(needs.total_bytes)} of {megabytes(host.memory_bytes)} for "
+        f"{model}; each: {', '.join(f'{role} {megabytes(size)}' for role, size in sizes.items())}"
     )
     limits = f"limits of {needs.cpu_limits:g} CPUs in all, " if needs.cpu_limits else ""
     unlimited = f"{needs.unlimited_nodes} nodes without a limit"
@@ -394,7 +395,3 @@ def _budget_lines(needs: Budget, host: Capacity) -> Iterable[str]:
     if pace is not None:
         most = f"at most {pace:.1f} updates/s"
     yield f"pace    {most} (real time)"
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"

@@ -98,7 +98,7 @@ def _write_maps(
 
 def main() -> int:
     """Report ``users``, the best available kind, or an ``error``; return 0 either way."""
-    if find_ranges() is not None and _succeeds("range"):
+    if find_ranges() is not None and _gives_range():
         report(sys.stdout.fileno(), users="range")
     elif (refusal := _attempt("one")) is not None:
         report(sys.stdout.fileno(), error=encode_error(refusal))
@@ -141,11 +141,11 @@ def _look_around(writer: int) -> int:
     return 0
 
 
-def _succeeds(kind: Kind) -> bool:
-    """Return whether this kind is available; tried in a child, as another may be tried next."""
+def _gives_range() -> bool:
+    """Return whether a range of ids is available; tried in a child, as one id may be tried next."""
     child = os.fork()
     if child == 0:
-        end_with(lambda: int(_attempt(kind) is not None))
+        end_with(lambda: int(_attempt("range") is not None))
     return os.waitpid(child, 0)[1] == 0
 
 

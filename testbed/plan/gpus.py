@@ -9,6 +9,7 @@ from math import ceil
 from testbed.errors import HostError
 from testbed.models.compute import vectors_at_once
 from testbed.values.topology import Gpu, NodeSpec, Plan
+from testbed.values.units import megabytes
 
 CONTEXT_BYTES = 500_000_000
 """Memory that the CUDA context of a process takes on its GPU: 300 to 500 MB, by GPU and driver."""
@@ -18,11 +19,6 @@ VECTORS = 2
 
 ROUNDING = 1e-9
 """Of a sum of shares, such as ten times 0.1."""
-
-
-def want_gpus(plan: Plan) -> bool:
-    """Return whether any node has a GPU."""
-    return any(node.gpus for node in plan.nodes)
 
 
 def deal_gpus(plan: Plan, found: Sequence[Gpu], *, vector: int) -> Plan:
@@ -74,9 +70,10 @@ def _deal(node: NodeSpec, free: dict[Gpu, float], vector: int) -> NodeSpec:
         most = int(memory // least)
         cure = f"At most {most:,} nodes can share this GPU." if most else "Use a larger GPU."
         raise HostError(
-            f"{node.full_name}: gpus {node.gpus:g} is {_mb(share * memory)} of GPU "
-            f"{given[0].index}, expected at least {_mb(least)}: {_mb(CONTEXT_BYTES)} for its CUDA "
-            f"context, and {_mb(vectors)} for {_models(node)}.",
+            f"{node.full_name}: gpus {node.gpus:g} is {megabytes(share * memory)} of "
+            f"GPU {given[0].index}, expected at least {megabytes(least)}: "
+            f"{megabytes(CONTEXT_BYTES)} for its CUDA context, and {megabytes(vectors)} for "
+            f"{_models(node)}.",
             hint=f"Set a smaller vmap. {cure}" if node.at_once > 1 else cure,
         )
     own = 1.0 if share == 1 else share - CONTEXT_BYTES / memory
@@ -90,10 +87,6 @@ def _models(node: NodeSpec) -> str:
 def _left(free: dict[Gpu, float]) -> str:
     parts = (f"{left:.3g} of GPU {gpu.index}" for gpu, left in free.items() if left > ROUNDING)
     return f"of this host's {len(free)} there is left: {', '.join(parts) or 'nothing'}"
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"
 
 
 def holders(plan: Plan) -> Iterator[tuple[Gpu, tuple[NodeSpec, ...]]]:

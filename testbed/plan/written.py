@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from testbed.errors import DataError, TestbedError
 from testbed.runtimes import RUNTIME
 from testbed.telemetry.files import first_mistake, read_bounded
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import THIS_HOST, Plan
+from testbed.values.topology import Plan
 
 VERSION = 2
 MAX_BYTES = 2**28
@@ -34,8 +33,7 @@ def plan_text(plan: Plan) -> str:
 def read_plan(folder: RunFolder) -> Plan:
     """Return the plan of a run.
 
-    Folders of older runs have no ``plan.json``: their plan is derived from their
-    scenario, as it was then.
+    Without a ``plan.json``, as when a damaged one was deleted, it is derived from the scenario.
 
     Raises:
         DataError: ``plan.json`` is damaged.
@@ -47,18 +45,14 @@ def read_plan(folder: RunFolder) -> Plan:
     except FileNotFoundError:
         return _derive(folder)
     version = content.pop("plan", None)
-    if content.get("hosts") == [{"name": THIS_HOST}]:  # of an earlier testbed
-        del content["hosts"]
     if isinstance(version, int) and version > VERSION:
         raise TestbedError(
-            f"{folder.plan}: found version {version}, expected {VERSION} or older.",
+            f"{folder.plan}: found version {version}, expected {VERSION}.",
             hint="Use the version of testbed that started the run, or a newer one.",
         )
+    if version != VERSION:
+        raise _damaged(folder.plan, f"its version is {version!r}, expected {VERSION}")
     try:
-        if version == 1:
-            _move_messages(content)
-        elif version != VERSION:
-            raise _damaged(folder.plan, f"its version is {version!r}, expected {VERSION}")
         made = _PLAN.validate_python(content, strict=False)
         RUNTIME.validate_python(dict(made.runtime))
     except ValidationError as error:
@@ -74,14 +68,6 @@ def _derive(folder: RunFolder) -> Plan:
     from testbed.scenario import load
 
     return plan(load(folder.scenario, custom_files=folder.custom), folder.name)
-
-
-def _move_messages(content: dict[str, Any]) -> None:
-    """Convert version 1, in which each direction of a link had the size of its messages."""
-    with suppress(AttributeError, KeyError, TypeError):  # a damaged plan: validation says where
-        for link in filter(None, (node["link"] for node in content["nodes"])):
-            for direction in (link["up"], link["down"]):
-                link["message"] = direction.pop("message", None)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from testbed.reports.measures import UNAUTHENTICATED
 from testbed.reports.verdict import LATE_FAULT_LIMIT_SECONDS
@@ -29,7 +29,6 @@ from testbed.telemetry.ps_events import (
     Rejected,
     Restored,
     Silent,
-    Started,
 )
 from testbed.telemetry.rows import UPDATE, Rows
 
@@ -76,7 +75,6 @@ class RunHistory:
         self.departed: set[str] = set()
         self.removed: set[str] = set()
         self._states: dict[str, str] = {}
-        self._otherwise = "absent"
         self._hit: set[str] = set()
         self._refused: set[str | None] = set()
         self._lost: dict[str, str] = {}
@@ -91,7 +89,7 @@ class RunHistory:
 
     def state(self, node: str) -> str:
         """Return running, frozen, crashed, killed, left, lost, silent, or absent until it joins."""
-        return self._states.get(node, self._otherwise)
+        return self._states.get(node, "absent")
 
     def lost(self) -> list[tuple[str, str]]:
         """Return how nodes ended early, except for planned ends and refused pushes."""
@@ -117,8 +115,6 @@ class RunHistory:
 
     def _take_during(self, event: Event) -> None:
         match event:
-            case Started() if not self._states:  # older simulations recorded no joins
-                self._otherwise = "running"
             case Joined(node):
                 self._states[node] = "running"
                 self.departed.discard(node)
@@ -235,6 +231,19 @@ TIMES = ("compute_seconds", "think_seconds", "transfer_seconds", "blocked_second
 PAYLOAD = {"up": "payload_up_bytes", "down": "payload_down_bytes"}
 
 
+def per_second(moments: ArrayLike, amounts: ArrayLike, *, now: float) -> float:
+    """Return the rate per second, given what came at each moment, in order.
+
+    The rate is measured between rounds, so that an unfinished round does not lower it, unless it
+    is already longer than any before.
+    """
+    times = np.asarray(moments, np.float64)
+    if len(times) < 2 or times[-1] == times[0]:
+        return 0.0
+    late = max(0.0, now - float(times[-1]) - float(np.diff(times).max()))
+    return float(np.sum(np.asarray(amounts)[1:])) / (float(times[-1] - times[0]) + late)
+
+
 class Tally:
     """Running totals of the updates of ``count`` workers; ``layout``: of rows."""
 
@@ -276,16 +285,8 @@ class Tally:
         return self.latest["time_seconds"]
 
     def pace(self, time: float, workers: Sequence[int]) -> float:
-        """Return the current updates per emulated second of some workers.
-
-        The rate is measured between rounds, so that an unfinished round does not lower it unless
-        it is already longer than any before.
-        """
-        moments, counts = self._moments(workers, time - EMULATED_WINDOW_SECONDS)
-        if len(moments) < 2:
-            return 0.0
-        late = max(0.0, time - float(moments[-1]) - float(np.diff(moments).max()))
-        return int(counts[1:].sum()) / (float(moments[-1] - moments[0]) + late)
+        """Return the current updates per emulated second of some workers."""
+        return per_second(*self._moments(workers, time - EMULATED_WINDOW_SECONDS), now=time)
 
     def _pass_on(self, worker: NDArray[Any], time: NDArray[Any]) -> None:
         """Store each worker's last update as its previous one."""

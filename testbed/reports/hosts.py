@@ -10,7 +10,6 @@ from testbed.reports import measures
 from testbed.reports.measurements import ClockDrift
 from testbed.telemetry.files import read_json
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import THIS_HOST
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,7 +75,7 @@ def describe_hosts(run: RunRecord, *, seconds: float | None) -> Mapping[str, Any
 def _host_of_workers(folder: RunFolder) -> dict[int, str]:
     """Return the host of every worker by index; none if the run has no other hosts."""
     plan = read_json(folder.plan) or {}
-    if not plan.get("hosts") or plan["hosts"] == [{"name": THIS_HOST}]:  # of an earlier testbed
+    if not plan.get("hosts"):
         return {}
     try:
         nodes: Sequence[Mapping[str, Any]] = plan["nodes"]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, TextIO
 
 import numpy as np
@@ -16,6 +15,7 @@ from rich.text import Text
 
 from testbed.models.metrics import ACCURACY
 from testbed.reports.console import Console
+from testbed.reports.history import per_second
 from testbed.reports.table import listed
 from testbed.scenario.settings import Stop
 from testbed.telemetry.entry import Entry
@@ -102,7 +102,8 @@ class Progress:
         """Return the status at these real and emulated seconds after the start."""
         _, *recent = self._recent or [(0.0, 0, 0.0)]
         updates = sum(count for _, count, _ in recent)
-        rate = _per_second([(at, count) for at, count, _ in self._recent], elapsed)
+        times, counts = [at for at, _, _ in self._recent], [count for _, count, _ in self._recent]
+        rate = per_second(times, counts, now=elapsed)
         return replace(
             self._counted,
             updates_per_second=rate,
@@ -126,27 +127,14 @@ class Progress:
             self._emulated.append((elapsed, emulated - self._passed))
             self._passed = emulated
             _forget(self._emulated, elapsed)
-        return _per_second(self._emulated, elapsed)
+        times, passed = zip(*self._emulated, strict=True)
+        return per_second(times, passed, now=elapsed)
 
 
 def _forget(moments: deque[Any], now: float) -> None:
     """Remove entries older than the window; keep at least two, so that they span a whole round."""
     while len(moments) > 2 and moments[0][0] < now - REAL_WINDOW_SECONDS:
         moments.popleft()
-
-
-def _per_second(moments: Sequence[tuple[float, float]], now: float) -> float:
-    """Return the rate per second, given ``moments``: pairs of a time and an amount.
-
-    The rate is measured between rounds, so that an unfinished round does not lower it, unless it
-    is already longer than any before.
-    """
-    times = [at for at, _ in moments]
-    if len(times) < 2 or times[-1] == times[0]:
-        return 0.0
-    longest = max(later - at for at, later in pairwise(times))
-    late = max(0.0, now - times[-1] - longest)
-    return sum(amount for _, amount in list(moments)[1:]) / (times[-1] - times[0] + late)
 
 
 @dataclass

@@ -125,11 +125,10 @@ def damping(updates: pd.DataFrame) -> float:
 
 def encoding(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any]:
     """Return the encoding of pushes, and an update's mean payload, also as a pickle9 file."""
-    pickled = updates["pickle9_bytes"]  # 0 in folders without it
     return {
         "name": scenario.encoding,
         "update_bytes_mean": number(updates["payload_up_bytes"].mean()),
-        "pickle9_update_bytes_mean": number(pickled.mean()) if pickled.any() else None,
+        "pickle9_update_bytes_mean": number(updates["pickle9_bytes"].mean()),
         "saturated": int(updates["saturated"].sum()),
     }
 

@@ -217,7 +217,7 @@ def _shown(value: Any) -> str:
 
 def _workers(runs: Sequence[Run]) -> Iterator[PageTable]:
     """Yield the per-worker values of a single run's summary."""
-    found = runs[0].summary.get("waiting", {}).get("by_worker", {}) if len(runs) == 1 else {}
+    found = runs[0].summary["waiting"]["by_worker"] if len(runs) == 1 else {}
     if found:
         yield members_table("worker", found, f"Time of each of {len(found)} workers by activity")
 

@@ -83,7 +83,7 @@ class Definition:
 
 
 def _pickled(run: Run, count: int | None = None) -> float:
-    """Return the pickle9 bytes of the first ``count`` updates (None: all); NaN in older folders."""
+    """Return the pickle9 bytes of the first ``count`` updates (None: all); NaN if none."""
     pickled = run.updates["pickle9_bytes"].iloc[:count]
     return float(pickled.sum()) if pickled.any() else nan
 
@@ -261,7 +261,7 @@ MEASURES: Mapping[str, Definition] = {
         "",
         lambda run: missed_evaluations(run.evaluations, run.updates, run.scenario),
     ),
-    "crashes": Definition("crashes", "", lambda run: run.summary.get("faults", {}).get("crash", 0)),
+    "crashes": Definition("crashes", "", lambda run: run.summary["faults"].get("crash", 0)),
     "sigma": Definition("mean sigma of the values sent", "", _updates("sigma_mean", "mean")),
     "sigma_ratio": Definition("mean sigma over mean staleness", "", _sigma_ratio),
     "damping": Definition("mean of 1/max(1, staleness)", "", lambda run: damping(run.updates)),

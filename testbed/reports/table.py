@@ -52,7 +52,7 @@ def verdict_text(summary: Mapping[str, Any]) -> Text:
         text = Text("NOT VALID", style="bold red")
         for reason in verdict["reasons"]:
             text.append(f"\n{reason}", style="not bold red")
-    for warning in verdict.get("warnings", ()):
+    for warning in verdict["warnings"]:
         text.append(f"\n{warning}", style="not bold yellow")
     if verdict["unchecked"]:
         text.append(f"\nnot measured: {', '.join(verdict['unchecked'])}", style="not bold yellow")
@@ -71,19 +71,18 @@ STATISTICS = {
 def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the rows of a summary by topic, without the verdict."""
     updates, age = summary["updates"], summary["staleness"]
-    for one in summary.get("substitutes", ()):
+    for one in summary["substitutes"]:
         yield "SUBSTITUTE", one
     yield "ended", describe_ending(summary)
     yield "algorithm", describe_algorithm(summary["algorithm"])
-    if summary.get("buffers"):
+    if summary["buffers"]:
         yield "normalisation", f"evaluations use {STATISTICS[summary['buffers']]}"
     yield "workers", f"{summary['workers']}, {describe_think(summary)}"
     yield "updates", f"{updates['total']:,}, {_number(updates['per_second'], ',.1f', '/s')}"
-    if "encoding" in summary:
-        yield "a push", _encoding(summary["encoding"])
+    yield "a push", _encoding(summary["encoding"])
     yield "by class", listed([f"{name} {count:,}" for name, count in updates["by_class"].items()])
     yield _evaluated(summary)
-    yield from _metrics(summary.get("metrics", {}))
+    yield from _metrics(summary["metrics"])
     yield "ingress", _flow(summary["ingress"])
     yield "egress", _flow(summary["egress"])
     yield (
@@ -91,19 +90,18 @@ def summary_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         f"mean {_number(age['mean'], '.2f')}, max {_number(age['max'], ',')}, "
         f"step scale {_number(age['mean_step_scale'], '.4f')}",
     )
-    if summary.get("cycle", {}).get("mean_seconds") is not None:
+    if summary["cycle"]["mean_seconds"] is not None:
         yield "cycle", _cycle(summary["cycle"])
-    if "waiting" in summary:  # summaries of older versions lack it
-        yield "workers' time", _waiting(summary["waiting"])
-    if summary.get("streams") is not None:
+    yield "workers' time", _waiting(summary["waiting"])
+    if summary["streams"] is not None:
         yield "streams", _streams(summary["streams"])
-    if summary.get("links") is not None:
+    if summary["links"] is not None:
         yield "recorded links", describe_recorded(summary["links"])
     late = summary["lateness"]
     yield "late steps", _percent(late["late_steps_ratio"])
-    if late.get("late_requests_ratio") is not None:
+    if late["late_requests_ratio"] is not None:
         yield "late requests", _percent(late["late_requests_ratio"])
-    if late.get("largest_gap_seconds") is not None:
+    if late["largest_gap_seconds"] is not None:
         yield "largest gap", f"{late['largest_gap_seconds']:.1f} s"
     yield "host busy", _percent(summary["host"]["busy_ratio"]["mean"])
     median = summary["memory"]["worker_private_bytes_median"]
@@ -125,7 +123,7 @@ def _metrics(metrics: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _evaluated(summary: Mapping[str, Any]) -> tuple[str, str]:
     """Describe accuracies, or losses; the mean of ten evaluations only if that many took place."""
     accuracy, loss = summary["accuracy"], summary["loss"]
-    count, missed = summary["evaluations"], summary.get("missed_evaluations", 0)
+    count, missed = summary["evaluations"], summary["missed_evaluations"]
     evaluations = f"({count} evaluations, {missed} missed)" if missed else f"({count} evaluations)"
     if accuracy["last"] is None and count:  # a regression model
         parts = [f"{name} {_number(loss[name], '.5g')}" for name in ("final", "lowest")]
@@ -145,7 +143,7 @@ def _encoding(encoding: Mapping[str, Any]) -> str:
 
 
 def _cycle(cycle: Mapping[str, Any]) -> str:
-    unexplained = cycle.get("unexplained_ratio")
+    unexplained = cycle["unexplained_ratio"]
     host = "" if unexplained is None else f", {unexplained:.1%} delays by the host"
     return (
         f"{cycle['mean_seconds']:.4g} s ± {cycle['deviation_ratio']:.1%} from push to push, "
@@ -278,7 +276,7 @@ def listed(words: Sequence[str], most: int = MOST_NAMED) -> str:
 
 def describe_think(summary: Mapping[str, Any]) -> str:
     """Describe the distribution of think times, and those of classes that set their own."""
-    think, by_class = summary["think"], summary.get("think_by_class", {})
+    think, by_class = summary["think"], summary["think_by_class"]
     laws = [] if think is None else [_law(think)]
     laws += [f"{name} {_law(own)}" for name, own in by_class.items()]
     return f"think {listed(laws)}" if laws else "no think time"

@@ -52,7 +52,7 @@ class Verdict:
     def of(cls, summary: Mapping[str, Any]) -> Verdict:
         """Return the verdict in a summary."""
         verdict = summary["verdict"]
-        told = (tuple(verdict.get(name, ())) for name in ("reasons", "unchecked", "warnings"))
+        told = (tuple(verdict[name]) for name in ("reasons", "unchecked", "warnings"))
         return cls(verdict["valid"], *told)
 
 

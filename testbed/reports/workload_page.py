@@ -18,14 +18,9 @@ from testbed.reports.page import (
     members_table,
     numbers_table,
 )
-from testbed.reports.table import milliseconds, shown
+from testbed.reports.table import shown
 from testbed.reports.workload_charts import charts_of_workload, classes_of_nodes, node_numbers
-from testbed.reports.workload_table import (
-    bytes_or_dash,
-    pairs_by_traffic,
-    traffic_cells,
-    workload_rows,
-)
+from testbed.reports.workload_table import NODE, PAIR, node_cells, pair_rows, workload_rows
 
 if TYPE_CHECKING:
     from testbed.reports.workload import WorkloadRun
@@ -70,44 +65,19 @@ def page_of_workload(run: WorkloadRun) -> Page:
 
 def _nodes(run: WorkloadRun) -> PageTable:
     """Return a row per node, in the order of their numbers."""
-    headings = (
-        *("number", "node", "class", "command", "exit", "CPU time", "memory", "sent", "packets"),
-        *("received", "packets", "sent again", "packets dropped"),
-    )
     numbers, classes = node_numbers(run), classes_of_nodes(run)
     rows = []
     for name, one in run.summary["nodes"].items():
         command = shlex.join(run.scenario.workload[one["program"]].command)
-        rows.append(
-            [
-                *(str(numbers[name]), name, classes[name], _shortened(command)),
-                shown(one["exit_status"], "d"),
-                shown(one["cpu_seconds"], ",.1f", " s"),
-                bytes_or_dash(one["memory_bytes_max"]),
-                *traffic_cells(one),
-            ]
-        )
-    return PageTable(headings, rows)
+        own = (str(numbers[name]), name, classes[name], _shortened(command))
+        rows.append([*own, *node_cells(one)])
+    return PageTable(("number", "node", "class", "command", *NODE), rows)
 
 
 def _pairs(run: WorkloadRun) -> Iterator[Section]:
-    """Yield the pairs of nodes, if any are on record, each way by itself; most bytes first."""
-    headings = ["from", "to", "Ethernet", "packets"]
-    headings += ["TCP data sent", "received", "sent again", "round trip"]
-    keys = ("sent_bytes", "received_bytes", "retransmitted_bytes")
-    rows = [
-        [
-            node,
-            peer,
-            bytes_or_dash(one.get("frame_bytes")),  # unknown of older runs
-            shown(one.get("packets"), ",d"),
-            *(bytes_or_dash(one[key]) for key in keys),
-            milliseconds(one["round_trip_seconds"]),
-        ]
-        for node, peer, one in pairs_by_traffic(run.summary.get("pairs", {}))
-    ]
-    if rows:
-        yield Section("Pairs of nodes", tables=[PageTable(headings, rows)])
+    """Yield the pairs of nodes, if any are on record."""
+    if rows := pair_rows(run.summary):
+        yield Section("Pairs of nodes", tables=[PageTable(PAIR, rows)])
 
 
 def _links(run: WorkloadRun) -> Section:
@@ -141,7 +111,7 @@ def _events(run: WorkloadRun) -> PageTable:
 
 def _all_numbers(run: WorkloadRun) -> Iterator[PageTable]:
     """Yield the totals of nodes and pairs, unrounded."""
-    nodes, pairs = run.summary["nodes"], run.summary.get("pairs", {})
+    nodes, pairs = run.summary["nodes"], run.summary["pairs"]
     yield members_table("node", nodes, f"{len(nodes):,} nodes")
     found = {f"{node} to {peer}": one for node, own in pairs.items() for peer, one in own.items()}
     if found:

@@ -5,76 +5,74 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from testbed.reports.table import describe_bytes, describe_recorded, shown, two_columns
+from testbed.reports.table import (
+    describe_bytes,
+    describe_recorded,
+    milliseconds,
+    shown,
+    two_columns,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-
 MOST_PAIRS = 12
+
+NODE = (
+    "exit",
+    "CPU",
+    "memory",
+    *("sent", "packets", "received", "packets", "sent again", "dropped"),
+)
+"""Headings of ``node_cells``."""
+
+PAIR = ("from", "to", "Ethernet", "packets", "TCP data", "sent again", "round trip")
+"""Headings of ``pair_rows``."""
 
 
 def workload_tables(summary: Mapping[str, Any]) -> Iterator[Table]:
-    """Yield the summary as a two-column table, and the nodes as another."""
+    """Yield the summary as a two-column table, the nodes as another, and pairs that sent most."""
     from testbed.reports.console import table
 
     yield two_columns(summary, workload_rows(summary))
-    nodes = table(
-        *("node", "exit", "sent", "packets", "received", "packets", "sent again", "dropped"),
-        *("CPU", "memory"),
-    )
+    nodes = table("node", *NODE)
     for name, one in summary["nodes"].items():
-        nodes.add_row(
-            name,
-            shown(one["exit_status"], "d"),
-            *traffic_cells(one),
-            shown(one["cpu_seconds"], ",.1f", " s"),
-            bytes_or_dash(one["memory_bytes_max"]),
-        )
+        nodes.add_row(name, *node_cells(one))
     yield nodes
-    if summary.get("pairs"):
-        yield _pairs(summary["pairs"])
+    if found := pair_rows(summary):
+        pairs = table(*PAIR)
+        for row in found[:MOST_PAIRS]:
+            pairs.add_row(*row)
+        if len(found) > MOST_PAIRS:
+            pairs.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv")
+        yield pairs
 
 
-def traffic_cells(node: Mapping[str, Any]) -> Iterator[str]:
-    """Yield bytes and packets sent and received by a node, bytes sent again, packets dropped."""
+def node_cells(node: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the totals of a node as text."""
+    yield shown(node["exit_status"], "d")
+    yield shown(node["cpu_seconds"], ",.1f", " s")
+    yield _bytes_or_dash(node["memory_bytes_max"])
     for way in ("up", "down"):
-        yield bytes_or_dash(node[f"{way}_bytes"])
+        yield _bytes_or_dash(node[f"{way}_bytes"])
         yield shown(node[f"{way}_packets"], ",d")
-    yield bytes_or_dash(node["retransmitted_bytes"])
+    yield _bytes_or_dash(node["retransmitted_bytes"])
     yield shown(node["dropped_packets"], ",d")
 
 
-def pairs_by_traffic(
-    pairs: Mapping[str, Mapping[str, Any]],
-) -> list[tuple[str, str, Mapping[str, Any]]]:
-    """Return node, peer and totals of the pairs, each way by itself; most bytes first."""
+def pair_rows(summary: Mapping[str, Any]) -> list[list[str]]:
+    """Return the totals of each pair of nodes as text, each way by itself; most bytes first."""
+    pairs = summary["pairs"]
     found = [(node, peer, one) for node, own in pairs.items() for peer, one in own.items()]
-    return sorted(found, key=lambda row: -(row[2].get("frame_bytes") or row[2]["sent_bytes"] or 0))
-
-
-def _pairs(pairs: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return the pairs that have sent most, each way by itself."""
-    from testbed.reports.console import table
-
-    found = pairs_by_traffic(pairs)
-    rows = table("from", "to", "Ethernet", "packets", "TCP data", "sent again", "round trip")
-    for node, peer, one in found[:MOST_PAIRS]:
-        trip = one["round_trip_seconds"]
-        rows.add_row(
-            *(
-                node,
-                peer,
-                bytes_or_dash(one.get("frame_bytes")),  # unknown of older runs
-                shown(one.get("packets"), ",d"),
-                bytes_or_dash(one["sent_bytes"]),
-                bytes_or_dash(one["retransmitted_bytes"]),
-            ),
-            shown(None if trip is None else 1000 * trip, ",.1f", " ms"),
-        )
-    if len(found) > MOST_PAIRS:
-        rows.add_row(f"and {len(found) - MOST_PAIRS:,} others: pairs.csv", *("",) * 6)
-    return rows
+    found.sort(key=lambda row: -(row[2]["frame_bytes"] or row[2]["sent_bytes"] or 0))
+    return [
+        [
+            *(node, peer, _bytes_or_dash(one["frame_bytes"]), shown(one["packets"], ",d")),
+            *(_bytes_or_dash(one["sent_bytes"]), _bytes_or_dash(one["retransmitted_bytes"])),
+            milliseconds(one["round_trip_seconds"]),
+        ]
+        for node, peer, one in found
+    ]
 
 
 def workload_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -87,7 +85,7 @@ def workload_rows(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "programs", ", ".join(programs)
     if summary["faults"]:
         yield "faults", ", ".join(f"{kind} {count}" for kind, count in summary["faults"].items())
-    if links := summary.get("links"):
+    if links := summary["links"]:
         yield "recorded links", describe_recorded(links)
     for name, one in summary["metrics"].items():
         yield name, _metric(one)
@@ -103,6 +101,6 @@ def _metric(metric: Mapping[str, Any]) -> str:
     return f"best {best['value']:g} ({where}), last {metric['last']:g} of {metric['count']:,}"
 
 
-def bytes_or_dash(value: float | None) -> str:
+def _bytes_or_dash(value: float | None) -> str:
     """Format bytes; a dash if they were not measured."""
     return describe_bytes(value, nothing="-")

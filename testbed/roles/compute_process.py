@@ -57,14 +57,12 @@ class ComputeProcess:
         size: number of parameters.
         samples: number of training samples.
         channel: brings the workers' connections.
-        steady: monotonic real seconds.
     """
 
     compute: OwnCompute
     size: int
     samples: int
     channel: socket.socket
-    steady: Callable[[], float] = time.monotonic
     _poll: select.epoll = field(default_factory=select.epoll)
     _workers: dict[int, ServedWorker] = field(default_factory=dict)  # by descriptor
 
@@ -166,11 +164,11 @@ class ComputeProcess:
 
     def _answer(self, asked: Sequence[tuple[ServedWorker, Step]]) -> None:
         """Compute gradients into the workers' memory, and send them loss and duration."""
-        began = self.steady()
+        began = time.monotonic()
         for worker, found in self._computed(asked):
             if isinstance(found, Gradient):
                 worker.segment.gradient[:] = found.values
-                answer = success(found.loss, self.steady() - began)
+                answer = success(found.loss, time.monotonic() - began)
             else:
                 answer = found
             try:

@@ -27,7 +27,7 @@ from testbed.scenario.direction import TracedDirection
 from testbed.scenario.schema_node import one_of
 from testbed.scenario.synonyms import nearest
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import DEFAULT_MTU, Direction, LinkSpec, Plan
+from testbed.values.topology import Direction, LinkSpec, Plan
 
 CONNECT_SECONDS = 2.0
 KEYS = tuple(Direction.model_fields)
@@ -58,14 +58,8 @@ class Links:
         found = self.agent.links(only=names) if names else self.agent.links()
         if names and not found:
             raise NodeError(f"none of {', '.join(names)} is running.")
-        # The agent of a run that an older version of testbed has started knows no MTU.
         return [
-            {
-                "node": link["node"],
-                "class": classes.get(link["node"]) or None,
-                "mtu": DEFAULT_MTU,
-                **link,
-            }
+            {"node": link["node"], "class": classes.get(link["node"]) or None, **link}
             for link in found
         ]
 

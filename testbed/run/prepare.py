@@ -67,6 +67,21 @@ class Request(Generic[Kind]):
         home, now = Path.home(), WALL.read()
         return cls(scenario, beside, runs, name, tuple(sys.argv), os.environ, home, now)
 
+    def circumstances(
+        self, uid_mode: str, left_out: Sequence[str], images: Mapping[str, str]
+    ) -> Circumstances:
+        """Return what is recorded of the run besides its scenario."""
+        return Circumstances(
+            argv=self.argv,
+            time_scale=self.scenario.time_scale,
+            launch=self.scenario.launch,
+            runtime=self.scenario.runtime.name,
+            uid_mode=uid_mode,
+            offload=self.scenario.network.offload,
+            left_out=left_out,
+            images=images,
+        )
+
 
 RunRequest = Request[Scenario]
 WorkloadRequest = Request[Workload]
@@ -99,9 +114,8 @@ def prepare(
     images = driver.check(planned.here)
     lacking = _left_out(scenario, planned, tried_here=not scenario.runtime.capabilities.engine)
     kafka = kafka_of_host(scenario, request.environment)
-    folder, made = _make_folder(
-        request, planned, uid_mode=users.mode, left_out=lacking, images=images
-    )
+    circumstances = request.circumstances(users.mode, lacking, images)
+    folder, made = _make_folder(request, planned, circumstances)
     return TrainingSetup(made, folder, users, scenario, data, token_hex(16), kafka)
 
 
@@ -133,7 +147,7 @@ def prepare_simulation(request: RunRequest) -> RunFolder:
         HostError: the folder cannot be created.
     """
     planned = plan(request.scenario, request.scenario.name)
-    return _make_folder(request, planned, uid_mode="the user's own", left_out=(), images={})[0]
+    return _make_folder(request, planned, request.circumstances("the user's own", (), {}))[0]
 
 
 def _left_out(scenario: Scenario, made: Plan, *, tried_here: bool) -> tuple[str, ...]:
@@ -165,26 +179,11 @@ def left_out(nodes: Sequence[NodeSpec], made: Plan, *, tried_here: bool) -> tupl
 
 
 def _make_folder(
-    request: RunRequest,
-    planned: Plan,
-    *,
-    uid_mode: str,
-    left_out: tuple[str, ...],
-    images: Mapping[str, str],
+    request: RunRequest, planned: Plan, circumstances: Circumstances
 ) -> tuple[RunFolder, Plan]:
     """Create the folder, register it, and fill it with the user's files and the environment."""
     scenario = request.scenario
     own = custom_files(scenario, request.beside)
-    circumstances = Circumstances(
-        argv=request.argv,
-        time_scale=scenario.time_scale,
-        launch=scenario.launch,
-        runtime=scenario.runtime.name,
-        uid_mode=uid_mode,
-        offload=scenario.network.offload,
-        left_out=left_out,
-        images=images,
-    )
 
     def fill(folder: RunFolder, made: Plan) -> None:
         _write_broker_files(folder, scenario, made)

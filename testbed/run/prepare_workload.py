@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from testbed.errors import ScenarioError
 from testbed.faults import ChangedLink
 from testbed.host.gpus import find_gpus
 from testbed.host.users import Users
-from testbed.plan.gpus import deal_gpus, want_gpus
+from testbed.plan.gpus import deal_gpus
 from testbed.plan.workload import plan_workload
 from testbed.run.prepare import WorkloadRequest, left_out, make_folder
 from testbed.run.setup import WorkloadSetup
@@ -22,7 +22,6 @@ from testbed.scenario.workload import Program, Workload
 from testbed.scenario.workload_checks import INTERPRETER
 from testbed.scenario.workload_links import with_own_files
 from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.host import Circumstances
 from testbed.values.topology import Gpu, NodeSpec, Plan
 
 SYSTEM = (Path("/usr"), Path("/bin"), Path("/opt"))
@@ -52,12 +51,12 @@ def prepare_workload(
     workload, copied = with_files(request.scenario, request.beside)
     request = replace(request, scenario=workload)
     planned = plan_workload(workload, workload.name)
-    planned = deal_gpus(planned, find_gpus() if want_gpus(planned) else (), vector=0)
+    planned = deal_gpus(planned, find_gpus() if planned.wants_gpus else (), vector=0)
     images = driver.check(planned.nodes)
     engine = workload.runtime.capabilities.engine
     nodes = (*planned.nodes, *_changed_nodes(workload, planned))
     lacking = left_out(nodes, planned, tried_here=not engine)
-    circumstances = _circumstances(request, users, lacking, images)
+    circumstances = request.circumstances(users.mode, lacking, images)
 
     def fill(folder: RunFolder, made: Plan) -> None:
         folder.homes.mkdir(mode=0o755)
@@ -130,19 +129,3 @@ def _changed_nodes(workload: Workload, planned: Plan) -> list[NodeSpec]:
             )
             found.append(replace(node, link=replace(node.link, up=up, down=down)))
     return found
-
-
-def _circumstances(
-    request: WorkloadRequest, users: Users, lacking: tuple[str, ...], images: Mapping[str, str]
-) -> Circumstances:
-    workload = request.scenario
-    return Circumstances(
-        argv=request.argv,
-        time_scale=workload.time_scale,
-        launch=workload.launch,
-        runtime=workload.runtime.name,
-        uid_mode=users.mode,
-        offload=workload.network.offload,
-        left_out=lacking,
-        images=images,
-    )

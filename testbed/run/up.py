@@ -13,7 +13,7 @@ from testbed.errors import RunNotFound, TestbedError
 from testbed.host.gpus import find_gpus
 from testbed.payloads import VALUE_BYTES
 from testbed.plan.budget import count_parameters, require_memory
-from testbed.plan.gpus import deal_gpus, want_gpus
+from testbed.plan.gpus import deal_gpus
 from testbed.plan.make import plan
 from testbed.reports.remake import libraries_imported, remake
 from testbed.run.course import Connected, Course
@@ -175,7 +175,7 @@ def _planned(
     """Return the request with the model's cost, the plan with its GPUs, and the data's folder."""
     scenario = request.scenario
     planned = plan(scenario, scenario.name)
-    gpus = find_gpus() if want_gpus(planned) else ()
+    gpus = find_gpus() if planned.wants_gpus else ()
     planned = deal_gpus(planned, gpus, vector=_vector(count_parameters(scenario)))
     planned = place_on_hosts(scenario, planned, count_parameters(scenario), say=say)
     if not planned.hosts:

@@ -17,6 +17,9 @@ from testbed.errors import HostError
 from testbed.host.process import YOUNG_OBJECTS
 from testbed.runtimes.ray_cluster import alive_nodes, answers_of, on
 
+PLACEMENT_SECONDS = 300
+"""How long the cluster may take to start an actor."""
+
 SLICE_SECONDS = 1
 """A wait of Ray's for a reservation cannot be interrupted; this is how long each takes."""
 
@@ -128,25 +131,24 @@ class Reservation:
         ).remote()
 
 
-def reserve(needed: Mapping[str, int], count: int, *, within_seconds: float) -> Reservation:
+def reserve(needed: Mapping[str, int], count: int) -> Reservation:
     """Reserve what each process needs, on as many nodes as possible.
 
     Args:
         needed: by one process, by Ray's names.
         count: number of processes.
-        within_seconds: how long to wait while the cluster is busy.
 
     Raises:
-        HostError: it was busy longer.
+        HostError: the cluster was busy for PLACEMENT_SECONDS.
     """
     from ray.util import placement_group, placement_group_table
 
     one = {name: float(number) for name, number in needed.items() if number}
     group = placement_group([one] * count, strategy="SPREAD")
-    if not any(group.wait(SLICE_SECONDS) for _ in range(int(within_seconds / SLICE_SECONDS))):
+    if not any(group.wait(SLICE_SECONDS) for _ in range(PLACEMENT_SECONDS // SLICE_SECONDS)):
         raise HostError(
             f"the Ray cluster had no room for {count} processes of the simulation within "
-            f"{within_seconds:g} s.",
+            f"{PLACEMENT_SECONDS} s.",
             hint="`ray status` shows what it is busy with.",
         )
     return Reservation(needed, placement_group_table(group)["bundles_to_node_id"], group)

@@ -7,8 +7,6 @@ fields, and the nodes (``plan``).
 """
 
 from testbed.scenario.dump import dump as dump
-from testbed.scenario.json_schema import json_schema as json_schema
-from testbed.scenario.json_schema import json_schema_text as json_schema_text
 from testbed.scenario.load import load as load
 from testbed.scenario.load import load_text as load_text
 from testbed.scenario.override import Override as Override

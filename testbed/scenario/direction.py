@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, GetJsonSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 
 from testbed.errors import InvalidValue
 from testbed.scenario.per_device import DrawnDelay, DrawnRate, Table
@@ -19,7 +20,7 @@ from testbed.values.fields import (
 )
 from testbed.values.recordings import Reading
 from testbed.values.topology import LARGEST_MTU, LEAST_MTU, Direction
-from testbed.values.units import Duration, Quantity, Rate, Size
+from testbed.values.units import Size
 
 TRACED = ("rate", "delay")
 """Fields of a direction that may follow a recording, or differ from device to device."""
@@ -70,19 +71,6 @@ class Recording(StrictModel):
         return Reading(self.format or "csv", where=where, **named)
 
 
-def _or_other(quantity: type[Quantity], drawn: type[StrictModel]) -> dict[str, Any]:
-    """Return the JSON schema of a quantity, or of what may determine it in the short form."""
-    text = {"type": "string", "pattern": quantity.PATTERN, "description": quantity.DESCRIPTION}
-    table = {
-        "type": "object",
-        "properties": {"table": Table.model_json_schema()},
-        "required": ["table"],
-        "additionalProperties": False,
-    }
-    schemas = [text, Recording.model_json_schema(), drawn.model_json_schema(), table]
-    return {"anyOf": [*schemas, {"type": "null"}], "default": None}
-
-
 def _other_field(name: str, given: dict[str, Any]) -> tuple[str, Any]:
     """Return the field that a mapping in place of a value is short for, and its value."""
     if given.keys() == {"table"}:
@@ -126,8 +114,8 @@ class TracedDirection(Direction):
         delay_table: the table with the delay of each device.
     """
 
-    rate: Annotated[PositiveRate | None, WithJsonSchema(_or_other(Rate, DrawnRate))] = None
-    delay: Annotated[AnyDuration | None, WithJsonSchema(_or_other(Duration, DrawnDelay))] = None
+    rate: PositiveRate | None = None
+    delay: AnyDuration | None = None
     jitter: AnyDuration | None = None
     loss: BelowOne | None = None
     queue: Annotated[PositiveDuration | None, BeforeValidator(_no_size)] = None
@@ -138,6 +126,21 @@ class TracedDirection(Direction):
     delay_each: DrawnDelay | None = None
     rate_table: Table | None = None
     delay_table: Table | None = None
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        """Return the schema, in which a value may also be what it is short for."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        fields = handler.resolve_ref_schema(schema)["properties"]
+        for name in TRACED:
+            trace, each, table = (fields[f"{name}_{form}"]["anyOf"][0] for form in FORMS)
+            only = {"required": ["table"], "additionalProperties": False}
+            tabled = {"type": "object", "properties": {"table": table}, **only}
+            own = {key: fields[name].pop(key) for key in [*fields[name]] if key != "description"}
+            fields[name]["anyOf"] = [own, trace, each, tabled]
+        return schema
 
     @model_validator(mode="before")
     @classmethod

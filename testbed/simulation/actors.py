@@ -21,7 +21,7 @@ import numpy as np
 from testbed.errors import UNKNOWN_FILE, HostError, NodeError, Problem, ScenarioError
 from testbed.runtimes import RayPool, Simulated
 from testbed.runtimes.ray_cluster import alive_nodes, check_nodes, connected, releases, summary
-from testbed.runtimes.ray_processes import OTHERS, Reservation, reserve
+from testbed.runtimes.ray_processes import OTHERS, PLACEMENT_SECONDS, Reservation, reserve
 from testbed.scenario.experiment import Experiment
 from testbed.scenario.own_code import COPIES
 from testbed.scenario.schema import Scenario
@@ -44,9 +44,6 @@ from testbed.telemetry.event_kinds import ProcessReplaced
 
 MOST_LOSSES = 3
 """How often an actor is replaced while it carries out one message, which may be what ends it."""
-
-PLACEMENT_SECONDS = 300.0
-"""How long the cluster may take to start an actor."""
 
 LOOK_SECONDS = 5.0
 """How often Ray is asked whether an actor lives from which nothing comes."""
@@ -140,7 +137,7 @@ class Actors:
     def _reservation(self) -> Reservation:
         size = self.experiment.network.worker_layout.size
         needs = needed(self.experiment.scenario, size, self.processes)
-        return reserve(needs, self.processes, within_seconds=PLACEMENT_SECONDS)
+        return reserve(needs, self.processes)
 
     def start(self, number: int, rows: Rows) -> Channel:
         """Start an actor, or fork a process on this node; it is ready when it has answered."""
@@ -278,7 +275,7 @@ class ActorChannel:
             if not ray.wait([self._yields], timeout=PLACEMENT_SECONDS)[0]:
                 raise HostError(
                     f"the Ray cluster has not started process {self.request.number} of the "
-                    f"simulation within {PLACEMENT_SECONDS:g} s.",
+                    f"simulation within {PLACEMENT_SECONDS} s.",
                     hint="`ray status` shows what it is busy with.",
                 )
             seat: Seat | Ended = answers_in(ray.get(next(self._yields)))

@@ -4,8 +4,8 @@ Here: the study's file, its cases and seeds, sweeps, kept results, and the verdi
 expectation. Not here: a single run (``run``), a single run's measures (``reports``).
 """
 
-from testbed.studies.document import study_schema_text
+from testbed.studies.json_schema import json_schema_text
 from testbed.studies.load import is_study, load_study, read_study
 from testbed.studies.study import Study
 
-__all__ = ["Study", "is_study", "load_study", "read_study", "study_schema_text"]
+__all__ = ["Study", "is_study", "json_schema_text", "load_study", "read_study"]

@@ -1,8 +1,7 @@
-"""The fields of a study file, as ``testbed.scenario.schema`` has a scenario's; its JSON schema."""
+"""The fields of a study file, as ``testbed.scenario.schema`` has a scenario's."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
@@ -11,11 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, mod
 from testbed.errors import InvalidValue
 from testbed.models.metrics import ACCURACY
 from testbed.reports.run_measure import Measure
-from testbed.scenario import json_schema
 from testbed.scenario.document import Keys
-from testbed.scenario.flower import WorkloadFile
-from testbed.scenario.json_schema import file_schema
-from testbed.scenario.schema import Scenario
 from testbed.studies.statistics import Interval, IntervalKind
 from testbed.telemetry.entry import METRIC
 from testbed.values.fields import Name, Seed, StrictModel
@@ -282,29 +277,3 @@ def measures_of(study: StudyDocument) -> Iterator[tuple[Keys, Measure, Selection
         yield path, number.measure, number.where
     for name, expected in study.expects.items():
         yield ("expects", name, "measure"), expected.measure, expected.where
-
-
-def study_schema() -> dict[str, Any]:
-    """Return the schema. An inline scenario may lack the fields that the study varies."""
-    scenario, workload = file_schema(Scenario), file_schema(WorkloadFile)
-    # Where they differ, those of a training require fewer keys, which another document may have.
-    parts = {**workload.pop("$defs"), **scenario.pop("$defs")}
-    for key in ("if", "then"):
-        scenario.pop(key, None)
-        workload.pop(key, None)
-    schema = json_schema(StudyDocument)
-    schema["$defs"] = {**schema["$defs"], **parts, "Scenario": scenario, "Workload": workload}
-    described = {"description": schema["properties"]["scenario"]["description"]}
-    inline = {
-        "if": {"required": ["workload"]},
-        "then": {"$ref": "#/$defs/Workload"},
-        "else": {"$ref": "#/$defs/Scenario"},
-    }
-    either = [{"type": "string"}, {"type": "object", **inline}]
-    schema["properties"]["scenario"] = {"anyOf": either, **described}
-    return schema
-
-
-def study_schema_text() -> str:
-    """Return the schema as the text of a file."""
-    return json.dumps(study_schema(), indent=2, ensure_ascii=False) + "\n"

@@ -221,7 +221,7 @@ class TrafficRow(NamedTuple):
     host_pressure_ratio: Annotated[
         Measured,
         "fraction of the time since the previous row in which a process waited for a CPU; "
-        "empty in older folders, and if the kernel does not report it",
+        "empty if the kernel does not report it",
         HOST,
     ] = None
     tcp_options_in_bytes: Annotated[

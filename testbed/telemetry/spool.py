@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from testbed.errors import DataError, TestbedError
-from testbed.telemetry.rows import REQUIRED, STREAMED, UPDATE, UPDATES, Rows, conform
+from testbed.telemetry.rows import STREAMED, UPDATE, Rows, conform
 from testbed.telemetry.untrusted import SpoiledError, open_untrusted
 
 WRITER = "ps"
@@ -26,11 +26,6 @@ CHUNK_ROWS = 2**16
 
 MOST = 2**62
 """Maximum of a valid value in any column."""
-
-HEADLESS = np.dtype(
-    [(name, column.type) for name, column in UPDATES.items() if column.default is REQUIRED]
-)
-"""Layout of a spool without a header, as written by the first version of testbed."""
 
 
 class SpoolWriter:
@@ -152,7 +147,7 @@ class SpoolReader:
     @property
     def begin(self) -> int:
         """Offset of the rows in the file."""
-        return 0 if self._layout is None or self._layout is HEADLESS else len(header(self._layout))
+        return 0 if self._layout is None else len(header(self._layout))
 
     @property
     def row_bytes(self) -> int:
@@ -160,11 +155,13 @@ class SpoolReader:
         return 0 if self._layout is None else self._layout.itemsize
 
     def _read_layout(self, file: BinaryIO) -> np.dtype[Any] | None:
-        """Read the layout of the rows, which follow it in the file; None if the file is empty."""
+        """Read the layout of the rows, which follow it in the file; None if there are none."""
         begin = file.read(npy.MAGIC_LEN)
-        file.seek(0)
+        if not any(begin):  # empty, or zeros left by a power loss
+            return None
         if not begin.startswith(npy.MAGIC_PREFIX):
-            return HEADLESS if begin else None
+            raise SpoiledError(self._path, WRITER, "no record of updates")
+        file.seek(0)
         try:
             npy.read_magic(file)
             layout = npy.read_array_header_1_0(file)[2]

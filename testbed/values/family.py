@@ -42,24 +42,20 @@ class Named:
 
         All refer to one definition of each member's options, in which only they are required.
         """
-        union, full, short = handler(schema), list[dict[str, Any]](), list[dict[str, Any]]()
-        for member in union.get("oneOf", [union]):
+        union = handler(schema)
+        members = union.get("oneOf", [union])
+        bare, short = list[str](), dict[str, Any]()
+        for member in members:
             options = handler.resolve_ref_schema(member)
             name = options["properties"]["name"]["const"]
             required = [key for key in options.pop("required", ()) if key != "name"]
             if required:
                 options["required"] = required
-            full.append({**member, "required": ["name", *required]})
-            inner = {**member, "not": {"required": ["name"]}}
-            short += [] if required else [{"const": name}]
-            short.append(
-                {
-                    "type": "object",
-                    "properties": {
-                        name: inner if required else {"anyOf": [inner, {"type": "null"}]}
-                    },
-                    "required": [name],
-                    "additionalProperties": False,
-                }
-            )
-        return {"anyOf": [{**union, "oneOf": full}, *short]}
+                short[name] = member
+            else:
+                bare.append(name)
+                short[name] = {"anyOf": [member, {"type": "null"}]}
+        one = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
+        names = [{"enum": bare}] if bare else []
+        mapping = {"type": "object", "properties": short, **one}
+        return {"anyOf": [{"oneOf": members, "required": ["name"]}, *names, mapping]}

@@ -279,6 +279,11 @@ class Plan:
         """The nodes on the controller's host: all of them, unless there are several hosts."""
         return self.on(self.hosts[0]) if self.hosts else self.nodes
 
+    @property
+    def wants_gpus(self) -> bool:
+        """Whether any node has a GPU."""
+        return any(node.gpus for node in self.nodes)
+
     def named(self, run: str) -> Plan:
         """Return the same plan under another run name."""
         return replace(self, run=run, labels={**self.labels, "run": run})

@@ -129,3 +129,8 @@ class Duration(Quantity):
     UNITS: ClassVar[Mapping[str, float]] = {"us": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600}
     NOUN: ClassVar[str] = "duration"
     EXAMPLE: ClassVar[str] = "30ms"
+
+
+def megabytes(size: float) -> str:
+    """Format bytes, as a number of megabytes."""
+    return f"{size / 1e6:,.0f} MB"

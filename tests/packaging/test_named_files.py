@@ -30,7 +30,7 @@ BASES = (ROOT, ROOT / "testbed", ROOT / "tests", ROOT / "scenarios")
 """Where a path may begin, in addition to the document's own folder."""
 
 OF_A_RUN = {inside.path for inside in vars(RunFolder).values() if isinstance(inside, Inside)} | {
-    *("ps/updates.bin", "model/best.safetensors", "model/final.safetensors"),
+    *("updates.bin", "model/best.safetensors", "model/final.safetensors"),
     *("checkpoint.safetensors", "agent.log", "controller.log", "logs/agent.log"),
     *("simulation.log", "logs/simulation.log"),
     "control/agent.pid",

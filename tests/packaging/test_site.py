@@ -70,11 +70,12 @@ def test_fields_have_types_defaults_and_meanings(reference: ModuleType) -> None:
         "properties": {
             "name": {"const": "one"},
             "rate": {"type": "number", "exclusiveMinimum": 0, "default": 0.5},
+            "most": {"type": ["integer", "null"], "minimum": 1},
         },
     }
     schema = {
         "properties": {
-            "kind": {"anyOf": [{"oneOf": [{"$ref": "#/$defs/One"}], "discriminator": {}}, {}]},
+            "kind": {"anyOf": [{"oneOf": [{"$ref": "#/$defs/One"}], "required": ["name"]}, {}]},
             "sizes": {"type": "array", "items": {"$ref": "#/$defs/Size"}, "description": "a | b"},
         },
         "required": ["kind"],
@@ -97,6 +98,7 @@ def test_fields_have_types_defaults_and_meanings(reference: ModuleType) -> None:
         "| field | type | default | meaning |",
         "| --- | --- | --- | --- |",
         "| `rate` | number > 0 | `0.5` |  |",
+        "| `most` | integer ≥ 1 or null |  |  |",
     ]
 
 

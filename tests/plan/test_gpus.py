@@ -11,7 +11,7 @@ import pytest
 from testbed.errors import HostError
 from testbed.host.users import Users
 from testbed.plan.budget import budget
-from testbed.plan.gpus import deal_gpus, holders, want_gpus
+from testbed.plan.gpus import deal_gpus, holders
 from testbed.plan.make import plan
 from testbed.plan.workload import plan_workload
 from testbed.plan.written import plan_text, read_plan
@@ -94,7 +94,7 @@ def test_a_share_of_memory_is_what_the_context_leaves() -> None:
 def test_the_evaluator_has_a_gpu_if_asked() -> None:
     made = deal(scenario(1, "all: {gpus: 0.5}", "evaluate: {gpus: 0.5}\n"), gpu(0))
     assert dealt(made) == {"evaluator": [0], "w0": [0]}
-    assert not want_gpus(plan(scenario(1, "all: {}"), "r"))
+    assert not plan(scenario(1, "all: {}"), "r").wants_gpus
 
 
 def test_too_many_nodes_are_refused() -> None:

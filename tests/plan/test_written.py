@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from testbed.errors import ScenarioError, TestbedError
-from testbed.network.qdiscs import qdiscs_of
 from testbed.plan.make import plan
 from testbed.plan.workload import plan_workload
 from testbed.plan.written import plan_text, read_plan
@@ -19,7 +18,6 @@ from testbed.scenario.load_workload import load_any
 from testbed.scenario.source import shipped
 from testbed.scenario.workload import Workload
 from testbed.telemetry.folder import RunFolder
-from testbed.values.topology import Plan
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 # That of Flower takes an environment with flwr: tests/e2e/test_flower.py plans such nodes.
@@ -39,11 +37,6 @@ def folder(tmp_path: Path) -> RunFolder:
         now=0.0,
         plan=plan_text(plan(load_text(TEXT), "r1")),
     )
-
-
-def qdiscs(made: Plan) -> list[object]:
-    """The parameters that the kernel gets for each link."""
-    return [node.link and qdiscs_of(node.link) for node in made.nodes]
 
 
 def changed(**changes: object) -> Callable[[Path], None]:
@@ -114,26 +107,7 @@ def test_the_plan_takes_precedence_over_the_scenario(folder: RunFolder) -> None:
     assert read_plan(folder).run == "r1"
 
 
-def test_a_plan_of_an_earlier_testbed_lists_its_hosts(folder: RunFolder) -> None:
-    made = read_plan(folder)
-    changed(hosts=[{"name": "localhost"}])(folder.plan)
-    assert read_plan(folder) == made
-
-
-def test_a_plan_of_version_one_has_the_size_of_messages_in_each_direction(
-    folder: RunFolder,
-) -> None:
-    made = read_plan(folder)
-    content = json.loads(folder.plan.read_text())
-    for link in filter(None, (node["link"] for node in content["nodes"])):
-        message = link.pop("message")
-        for direction in (link["up"], link["down"]):
-            direction |= {"message": message, "distribution": direction["distribution"] or "normal"}
-    folder.plan.write_text(json.dumps({**content, "plan": 1}))
-    assert qdiscs(read_plan(folder)) == qdiscs(made)
-
-
-def test_an_old_run_without_a_plan(folder: RunFolder) -> None:
+def test_a_run_without_a_plan(folder: RunFolder) -> None:
     made = read_plan(folder)
     folder.plan.unlink()
     assert read_plan(folder) == made
@@ -147,7 +121,7 @@ def test_an_old_run_without_a_plan(folder: RunFolder) -> None:
     [
         (
             changed(plan=3),
-            r": found version 3, expected 2 or older\. Use the version of testbed that",
+            r": found version 3, expected 2\. Use the version of testbed that",
         ),
         (changed(plan="1"), "its version is '1', expected 2"),
         (without("plan"), "its version is None, expected 2"),

@@ -105,7 +105,7 @@ def look(tmp_path: Path) -> Callable[..., Seen]:
 @pytest.fixture
 def run() -> Run:
     """A live run with every kind of chart."""
-    return Run(FIXTURES / "017d417" / "live")
+    return Run(FIXTURES / "live")
 
 
 def test_a_run_in_light_and_dark_wide_and_narrow(look: Callable[..., Seen], run: Run) -> None:

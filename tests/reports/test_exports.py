@@ -14,7 +14,7 @@ from testbed.cli import main
 from testbed.reports.frames import Run
 
 MLFLOW = "MLflow is not installed: pip install 'edge-testbed[mlflow]'"
-COMMITTED = Path(__file__).parent / "fixtures" / "017d417"
+FIXTURES = Path(__file__).parent / "fixtures"
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A private working folder with copies of the committed runs."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    shutil.copytree(COMMITTED, tmp_path / "runs")
+    shutil.copytree(FIXTURES, tmp_path / "runs")
     return tmp_path
 
 

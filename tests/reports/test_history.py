@@ -46,7 +46,6 @@ def test_the_counts_of_workers_by_state() -> None:
     ("events", "expected"),
     [
         ([], "absent"),
-        ([Started()], "running"),  # an older simulation
         ([Joined("w1"), Started()], "absent"),
         ([Joined("w0"), Silent("w0"), Gap("w0", 40.0)], "running"),
         ([fault("freeze", True, "w0"), Silent("w0"), fault("freeze", False, "w0")], "running"),

@@ -64,7 +64,7 @@ def test_what_became_of_the_samples_of_streams_is_shown(folder: RunFolder) -> No
 
 
 def test_a_valid_run(folder: RunFolder) -> None:
-    verdict = {"valid": True, "reasons": [], "unchecked": ["the links' qdiscs"]}
+    verdict = {"valid": True, "reasons": [], "unchecked": ["the links' qdiscs"], "warnings": []}
     text = printed({**Run(folder.path).summary, "verdict": verdict})
     assert "valid" in text
     assert "NOT VALID" not in text
@@ -99,9 +99,12 @@ def test_wording() -> None:
     assert describe_algorithm({"name": "a", "learning_rate": 0.1}) == "a (learning rate 0.1)"
     nested = {"name": "a", "optimizer": {"name": "adam", "beta1": 0.9}, "rounds": {"late": "drop"}}
     assert describe_algorithm(nested) == "a (optimizer adam (beta1 0.9), rounds (late drop))"
-    assert describe_think({"think": None}) == "no think time"  # as in earlier summaries
+    assert describe_think({"think": None, "think_by_class": {}}) == "no think time"
     uniform = {"law": "uniform(0.5,1.5)", "mean_seconds": 0.99}
-    assert describe_think({"think": uniform}) == "think uniform(0.5,1.5) x 0.99 s"
+    assert (
+        describe_think({"think": uniform, "think_by_class": {}})
+        == "think uniform(0.5,1.5) x 0.99 s"
+    )
     slow = {"slow": {"law": "exponential", "mean_seconds": 100.0}}
     summary = {"think": uniform, "think_by_class": slow}
     assert describe_think(summary) == "think uniform(0.5,1.5) x 0.99 s, slow exponential x 100 s"

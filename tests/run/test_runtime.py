@@ -77,7 +77,7 @@ def test_the_message_of_a_choice() -> None:
 
 
 def run_with(place: Path, runtime: str, *, planned: bool = True) -> RunFolder:
-    """The folder of a run, with a plan or as created by older versions."""
+    """The folder of a run, with a plan or without, as when a damaged one was deleted."""
     text = TEXT.replace("RUNTIME", runtime).replace("GPUS", "0")
     made = plan_text(plan(load_text(text), "r1")) if planned else ""
     return RunFolder.create(

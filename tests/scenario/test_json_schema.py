@@ -8,11 +8,13 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from testbed.scenario import json_schema
+from testbed.scenario.flower import WorkloadFile
 from testbed.scenario.load_workload import load_any
+from testbed.scenario.schema import Scenario
 from testbed.scenario.source import shipped, shipped_studies
 from testbed.studies import is_study, load_study
-from testbed.studies.document import StudyDocument, study_schema
+from testbed.studies.document import StudyDocument
+from testbed.studies.json_schema import file_schema, json_schema, model_schema
 
 SCENARIOS = Path(__file__).parents[2] / "scenarios"
 SHIPPED = sorted(shipped().values())
@@ -26,20 +28,15 @@ def schema() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def validator(schema: dict[str, Any]) -> Draft202012Validator:
+    Draft202012Validator.check_schema(schema)
     return Draft202012Validator(schema)
-
-
-@pytest.fixture(scope="module")
-def study_validator() -> Draft202012Validator:
-    return Draft202012Validator(study_schema())
 
 
 def test_the_schema_has_descriptions(schema: dict[str, Any]) -> None:
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert schema["$id"] == "urn:edge-testbed:scenario:1"
-    assert schema["title"] == "Scenario"
-    for kind in ("then", "else"):
-        for name, key in schema[kind]["properties"].items():
+    for kind in ("Scenario", "Workload", "Study"):
+        for name, key in schema["$defs"][kind]["properties"].items():
             assert key.get("description"), name
     rate = schema["$defs"]["TracedDirection"]["properties"]["rate"]
     assert rate["description"].startswith("bits per second of Ethernet frames")
@@ -50,14 +47,18 @@ def test_what_repeats_is_defined_once(schema: dict[str, Any]) -> None:
     for options in algorithms:
         assert options["optimizer"]["$ref"] == "#/$defs/Optimizer"
         assert options["schedule"]["$ref"] == "#/$defs/Schedule"
-    full, *short = schema["$defs"]["Optimizer"]["anyOf"]
+    full, names, short = schema["$defs"]["Optimizer"]["anyOf"]
     assert "oneOf" in full
-    assert {"const": "adam"} in short
+    assert "adam" in names["enum"]
+    assert "adam" in short["properties"]
 
 
 def test_no_name_is_defined_by_scenarios_and_by_studies(schema: dict[str, Any]) -> None:
-    """The schema of studies holds the definitions of both."""
-    assert schema["$defs"].keys() & json_schema(StudyDocument)["$defs"].keys() == set()
+    """The schema has the definitions of both, and one for each kind of file."""
+    studies = {"Study", *model_schema(StudyDocument)["$defs"]}
+    scenarios = {*file_schema(Scenario)["$defs"], *file_schema(WorkloadFile)["$defs"]}
+    assert studies & scenarios == set()
+    assert schema["$defs"].keys() == studies | scenarios | {"Scenario", "Workload"}
 
 
 def test_the_shipped_files_are_all_files() -> None:
@@ -67,8 +68,10 @@ def test_the_shipped_files_are_all_files() -> None:
     assert [file for file in STUDIES if not is_study(file)] == []
 
 
-@pytest.mark.parametrize("file", SHIPPED, ids=lambda file: str(file.relative_to(SCENARIOS)))
-def test_a_shipped_scenario_is_valid_and_names_its_schema(
+@pytest.mark.parametrize(
+    "file", [*SHIPPED, *STUDIES], ids=lambda file: str(file.relative_to(SCENARIOS))
+)
+def test_a_shipped_file_is_valid_and_names_its_schema(
     file: Path, validator: Draft202012Validator
 ) -> None:
     text = file.read_text(encoding="utf-8")
@@ -76,35 +79,21 @@ def test_a_shipped_scenario_is_valid_and_names_its_schema(
     where = where if where.startswith("..") else f"./{where}"
     assert text.startswith(f"# yaml-language-server: $schema={where}\n")
     validator.validate(yaml.safe_load(text))
-    if file.parent.name != "flower":  # which needs an environment: tests/e2e/test_flower.py
+    if file in STUDIES:
+        load_study(file)
+    elif file.parent.name != "flower":  # which needs an environment: tests/e2e/test_flower.py
         load_any(file)
 
 
-@pytest.mark.parametrize("file", STUDIES, ids=lambda file: str(file.relative_to(SCENARIOS)))
-def test_a_shipped_study_is_valid_and_names_its_schema(
-    file: Path, study_validator: Draft202012Validator
-) -> None:
-    text = file.read_text(encoding="utf-8")
-    where = relpath(SCENARIOS / "study-schema.json", file.parent)
-    assert text.startswith(f"# yaml-language-server: $schema={where}\n")
-    study_validator.validate(yaml.safe_load(text))
-    load_study(file)
-
-
-def test_the_schema_of_studies_allows_inline_scenarios(
-    small: str, study_validator: Draft202012Validator
-) -> None:
-    schema = study_schema()
-    Draft202012Validator.check_schema(schema)  # with all definitions of scenarios
-    assert all(key.get("description") for key in schema["properties"].values())
+def test_a_study_may_have_an_inline_scenario(small: str, validator: Draft202012Validator) -> None:
     study = {"name": "inside", "scenario": yaml.safe_load(small), "seeds": [1, 2]}
-    study_validator.validate(study)
+    validator.validate(study)
     del study["scenario"]["algorithm"]  # the study may vary it
     varied = {**study, "vary": {"algorithm": ["algorithm=asgd", "algorithm=bsp"]}}
-    study_validator.validate(varied)
+    validator.validate(varied)
     study["scenario"]["workers"]["cuont"] = 3
-    assert not study_validator.is_valid(study)
-    assert not study_validator.is_valid({"name": "none", "vary": {}})
+    assert not validator.is_valid(study)
+    assert not validator.is_valid({"name": "none", "vary": {}})
 
 
 def test_the_small_scenario_passes(small: str, validator: Draft202012Validator) -> None:

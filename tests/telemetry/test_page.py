@@ -21,7 +21,6 @@ from testbed.telemetry.rows import (
     NODES,
     OTHER_HOSTS,
     PAIRS_OF_NODES,
-    REQUIRED,
     STREAMS,
     TRAFFIC,
     UPDATES,
@@ -55,7 +54,7 @@ def renewed(page: str) -> str:
 
 def of_columns(columns: Mapping[str, Column]) -> str:
     rows = (
-        (f"`{name}`", TYPES.get(one.type, one.type), unit(name, one), meaning(one), one.source)
+        (f"`{name}`", TYPES.get(one.type, one.type), unit(name, one), one.meaning, one.source)
         for name, one in columns.items()
     )
     return table(("column", "type", "unit", "", "read from"), rows)
@@ -69,11 +68,6 @@ def of_events(events: Mapping[str, type[Event]]) -> str:
 def of_fields(kind: type[Event]) -> str:
     hints = get_type_hints(kind, include_extras=True)
     return "<br>".join(f"`{name}`: {hint.__metadata__[0]}" for name, hint in hints.items())
-
-
-def meaning(column: Column) -> str:
-    later = "" if column.default is REQUIRED else f"; {column.default} in older folders"
-    return f"{column.meaning}{later}"
 
 
 def unit(name: str, column: Column) -> str:

@@ -35,34 +35,6 @@ def test_a_row_is_built_by_name_in_the_order_of_the_table() -> None:
     assert UPDATE.names == tuple(UPDATES) == UpdateRow._fields
 
 
-def test_the_columns_of_the_first_spools_are_unchanged() -> None:
-    """A spool without a header has these, which is recorded nowhere else."""
-    types = [(name, column.type) for name, column in UPDATES.items()][:19]
-    assert types == [
-        ("time_seconds", "<f8"),
-        ("wall_seconds", "<f8"),
-        ("worker", "<i4"),
-        ("sequence", "<i8"),
-        ("version_pulled", "<i8"),
-        ("version_applied", "<i8"),
-        ("staleness", "<i8"),
-        ("sigma_mean", "<f4"),
-        ("sigma_max", "<i8"),
-        ("step_scale", "<f4"),
-        ("samples", "<i4"),
-        ("entries", "<i8"),
-        ("payload_up_bytes", "<i8"),
-        ("payload_down_bytes", "<i8"),
-        ("compute_seconds", "<f4"),
-        ("late_seconds", "<f4"),
-        ("think_seconds", "<f4"),
-        ("transfer_seconds", "<f4"),
-        ("blocked_seconds", "<f4"),
-    ]
-    required = [name for name, column in UPDATES.items() if column.default is REQUIRED]
-    assert required == [name for name, _ in types]
-
-
 def test_a_column_that_did_not_exist_yet_gets_its_default() -> None:
     rows = conform(FIRST, 2)
     assert rows.dtype == UPDATE

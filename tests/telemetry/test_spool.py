@@ -9,7 +9,8 @@ import pytest
 
 from testbed.errors import TestbedError
 from testbed.telemetry.rows import UPDATE, UpdateRow
-from testbed.telemetry.spool import HEADLESS, SpoolReader, SpoolWriter, header
+from testbed.telemetry.spool import SpoolReader, SpoolWriter, header
+from testbed.telemetry.untrusted import SpoiledError
 
 
 def row(version: int) -> UpdateRow:
@@ -65,16 +66,6 @@ def test_a_writer_appends_to_existing_rows(tmp_path: Path) -> None:
     assert rows["version_applied"].tolist() == [0, 1]
 
 
-def test_a_spool_without_a_header_is_from_the_first_version(tmp_path: Path) -> None:
-    path = tmp_path / "updates.bin"
-    path.write_bytes(
-        np.array([row(0), row(1)], UPDATE)[list(HEADLESS.names or ())].astype(HEADLESS)
-    )
-    reader = SpoolReader(path)
-    assert reader.read()["version_applied"].tolist() == [0, 1]
-    assert reader.read().dtype == UPDATE
-
-
 def test_a_spool_of_another_version_is_read_by_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "updates.bin"
     other = np.dtype(
@@ -94,6 +85,9 @@ def test_an_unreadable_spool_is_named(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(TestbedError, match=r"updates\.bin: found a header that cannot be re"):
             SpoolReader(path).read()
+    path.write_bytes(b"time_seconds,worker")
+    with pytest.raises(SpoiledError, match=r"updates\.bin: found no record of updates, written by"):
+        SpoolReader(path).read()
     path.write_bytes(header(np.dtype([("worker", "<i4")])))
     with pytest.raises(TestbedError, match=r"updates\.bin: found no column 'time_seconds'"):
         SpoolReader(path).read()

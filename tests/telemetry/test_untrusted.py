@@ -93,8 +93,7 @@ def test_a_file_without_an_end_takes_no_memory(folder: RunFolder, name: str) -> 
     (folder.ps / name).unlink(missing_ok=True)
     holes(folder.ps / name)
     if name == "updates.bin":  # a file of zeros holds no update, whatever its length
-        with pytest.raises(SpoiledError, match="an impossible update"):
-            SpoolReader(folder.spool).read()
+        assert len(SpoolReader(folder.spool).read()) == 0
         assert len(read_updates(folder)) == 0
     else:
         with pytest.raises(SpoiledError, match=r"found 107,374,182,400 bytes, expected at most"):

@@ -193,7 +193,7 @@ def _check_waiting(server: ServerHalf[Any]) -> None:
 
 def check_streams(config: AlgorithmConfig) -> None:
     """The same random streams give the same updates."""
-    one, other = (_first_update(config, 2) for _ in range(2))
+    one, other = (_first_update(config) for _ in range(2))
     if not _equal(list(one.payload.arrays), other.payload.arrays):
         what = "its update is not reproducible: draw from `rng` only"
         raise breach(worker_half(config), "step", what)
@@ -247,9 +247,9 @@ CHECKS: tuple[Callable[[AlgorithmConfig], None], ...] = (
 )
 
 
-def _first_update(config: AlgorithmConfig, index: int) -> Update:
+def _first_update(config: AlgorithmConfig) -> Update:
     """Return the first push of a worker that trains alone."""
-    server, half, index = pulled(config, index)
+    server, half, index = pulled(config, 2)
     return next_update(half, seed=4, server=server, index=index)
 
 

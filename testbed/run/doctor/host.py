@@ -26,6 +26,7 @@ from testbed.plan.nodes.base import PYTHON_BYTES
 from testbed.runtimes.base import NO_KAFKA, Finding
 from testbed.telemetry.host import PROC, available_bytes
 from testbed.values.topology import Plan
+from testbed.values.units import megabytes
 
 SERVICES = 2
 """The parameter server and the evaluator."""
@@ -46,7 +47,7 @@ class ExaminedRun:
     @property
     def gpu(self) -> bool:
         """Whether a node uses GPUs."""
-        return self.plan is not None and any(node.gpus for node in self.plan.nodes)
+        return self.plan is not None and self.plan.wants_gpus
 
     @property
     def broker(self) -> bool:
@@ -186,7 +187,7 @@ def check_memory(case: ExaminedRun, *, available: int | None = None) -> Finding:
     """Compare the available memory with the estimate for the plan's nodes."""
     found = available_bytes() if available is None else available
     wanted = case.memory_bytes
-    text = f"{_mb(found)} available, about {_mb(wanted)} for {case.workers:,} workers"
+    text = f"{megabytes(found)} available, about {megabytes(wanted)} for {case.workers:,} workers"
     if found < wanted:
         return Finding("memory", "missing", text, "Use fewer workers: --workers N")
     more = (found - wanted) // case.worker_bytes
@@ -218,7 +219,7 @@ def check_disk(case: ExaminedRun) -> Finding:
         found = f"{place} cannot be written to: {error.strerror}"
         return Finding("disk", "missing", found, "Choose another folder with --runs.")
     free = shutil.disk_usage(place).free
-    text = f"{_mb(free)} free at {place}"
+    text = f"{megabytes(free)} free at {place}"
     if free < LEAST_DISK_BYTES:
         fix = "Free disk space, or choose another folder with --runs."
         return Finding("disk", "missing" if free < FULL_DISK_BYTES else "warning", text, fix)
@@ -343,10 +344,6 @@ def _existing(path: Path) -> Path:
     """Return the folder, or its nearest existing parent."""
     absolute = path.absolute()
     return next(place for place in (absolute, *absolute.parents) if place.is_dir())
-
-
-def _mb(size: float) -> str:
-    return f"{size / 1e6:,.0f} MB"
 
 
 def _number(path: Path) -> int | None:

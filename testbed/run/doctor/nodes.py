@@ -8,7 +8,7 @@ from pathlib import Path
 from testbed.errors import HostError
 from testbed.host.gpus import find_gpus
 from testbed.payloads import VALUE_BYTES
-from testbed.plan.gpus import deal_gpus, holders, want_gpus
+from testbed.plan.gpus import deal_gpus, holders
 from testbed.run.doctor.host import ExaminedRun
 from testbed.runtimes.base import Finding, RuntimeDriver
 from testbed.values.topology import Gpu
@@ -32,7 +32,7 @@ def check_nodes(
     plan = case.plan
     if plan is None:
         return
-    if want_gpus(plan):
+    if plan.wants_gpus:
         parameters = 0 if case.budget is None else case.budget.parameters or 0
         try:
             plan = deal_gpus(plan, find_gpus(), vector=VALUE_BYTES * parameters)

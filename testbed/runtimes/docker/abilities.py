@@ -96,11 +96,6 @@ def _least(kind: int, most: int) -> int:
     return most if own == resource.RLIM_INFINITY else min(own, most)
 
 
-def want_gpus(nodes: Iterable[NodeSpec]) -> bool:
-    """Return whether any node has a GPU."""
-    return any(node.gpus for node in nodes)
-
-
 def want_gpu_image(nodes: Iterable[NodeSpec]) -> bool:
     """Return whether a node of testbed's image has a GPU; then all have the one that can use it."""
     return any(node.gpus and not node.has_users_image for node in nodes)

@@ -20,6 +20,8 @@ ROOT = 0
 FILE_MODE = 0o644
 PIECE = 2**20
 
+MODELS = "*.safetensors"
+
 
 def put_folder(
     engine: APIClient,
@@ -89,10 +91,10 @@ def get_file(engine: APIClient, container: str, path: Path) -> bytes:
         return b"" if file is None else file.read()
 
 
-def get_files(engine: APIClient, container: str, folder: Path, pattern: str) -> None:
-    """Copy the files in a folder of a container in any state to the same folder on this host.
+def get_models(engine: APIClient, container: str, folder: Path) -> None:
+    """Copy the models in a folder of a container in any state to the same folder on this host.
 
-    Only regular ones whose names match the pattern, as nodes may have written others.
+    Nodes may have written other files there, or something not regular.
     """
     pieces, _ = engine.get_archive(container, str(folder))
     with tempfile.TemporaryFile() as content:
@@ -101,7 +103,7 @@ def get_files(engine: APIClient, container: str, folder: Path, pattern: str) -> 
         with tarfile.open(fileobj=content) as archive:
             for member in archive:
                 inside, name = PurePath(member.name).parent, PurePath(member.name).name
-                if inside != PurePath(folder.name) or not PurePath(name).match(pattern):
+                if inside != PurePath(folder.name) or not PurePath(name).match(MODELS):
                     continue
                 if member.isreg() and (file := archive.extractfile(member)):
                     with replacing(folder / name) as fresh, fresh.open("wb") as copy:

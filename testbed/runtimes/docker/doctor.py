@@ -9,18 +9,16 @@ from typing import Any
 
 from testbed.errors import HostError
 from testbed.runtimes.base import NO_KAFKA, Finding
-from testbed.runtimes.docker.abilities import limits_in
+from testbed.runtimes.docker.abilities import ENFORCED_BY, limits_in
 from testbed.runtimes.docker.engine import connect, describe, product_of
 from testbed.runtimes.docker.image import check_image, find_kafka_image
 
 LIMITS = {
-    "MemoryLimit": "memory",
-    "SwapLimit": "swap, and thus memory limits without swap",
-    "CpuCfsQuota": "cpu",
-    "CPUSet": "cpuset",
-    "PidsLimit": "processes",
+    **ENFORCED_BY,
+    "swap, and thus memory limits without swap": "SwapLimit",
+    "processes": "PidsLimit",
 }
-"""The engine's names of the limits that it supports."""
+"""What an engine limits, by its field of ``docker info``."""
 
 CONTAINER_DISK_BYTES = 1_000_000
 """Disk space of one container: its metadata and a read-only root file system."""
@@ -68,7 +66,7 @@ def check_group_driver(info: Mapping[str, Any]) -> Finding:
 
 def check_engine_limits(info: Mapping[str, Any]) -> Finding:
     """Check for limits that the kernel does not offer the engine: scenarios cannot use them."""
-    lacking = [words for name, words in LIMITS.items() if not info.get(name)]
+    lacking = [words for words, name in LIMITS.items() if not info.get(name)]
     if lacking:
         found = (
             f"the engine cannot limit {', '.join(lacking)}: scenarios with such limits are rejected"

@@ -20,12 +20,7 @@ from testbed.host.confine import seccomp_profile
 from testbed.network.tunnel import Tunnel
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Lifeline, Request, Start
-from testbed.runtimes.docker.abilities import (
-    check_abilities,
-    limits_in,
-    want_gpu_image,
-    want_gpus,
-)
+from testbed.runtimes.docker.abilities import check_abilities, limits_in, want_gpu_image
 from testbed.runtimes.docker.containers import AGENT, SECCOMP, agent_container, node_container
 from testbed.runtimes.docker.doctor import examine_engine
 from testbed.runtimes.docker.engine import connect, describe
@@ -166,7 +161,7 @@ class DockerDriver:
             kafka = ""
             if any(is_kafka(spec.node) for spec in specs):
                 kafka = _as_recorded(engine, find_kafka_image(engine), folder, kind="kafka")
-            limits = limits_in(describe(address), gpus=want_gpus(spec.node for spec in specs))
+            limits = limits_in(describe(address), gpus=any(spec.node.gpus for spec in specs))
             if not limits.filtered:
                 (folder.control / SECCOMP).write_text(json.dumps(seccomp_profile()))
             named = {spec.node.image: _named(spec.node, nodes=image, kafka=kafka) for spec in specs}

@@ -30,7 +30,7 @@ from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, LIFELINE_SOCKET
 from testbed.runtimes.base import STOP_SECONDS, container_name
-from testbed.runtimes.docker.archives import get_file, get_files, put_empty, put_folder
+from testbed.runtimes.docker.archives import get_file, get_models, put_empty, put_folder
 from testbed.runtimes.docker.containers import (
     AGENT,
     CONTROLLER,
@@ -73,8 +73,6 @@ KEPT_HERE = frozenset(
 
 WRITTEN_THERE = ("control", "logs", "ps", "sockets", "sockets/ps", "model")
 """Folders of a run that its agent and nodes there write into."""
-
-MODELS = "*.safetensors"
 
 FAILURES = (OSError, TestbedError, tarfile.TarError)
 """Of a copy from another host."""
@@ -269,7 +267,7 @@ def keep_models(host: HostSpec, folder: RunFolder) -> None:
         HostError, NodeError: the engine does not answer, or the run was removed there.
     """
     with naming(host), connect(host.engine) as engine, container_faults(AGENT):
-        get_files(engine, find_agent(engine, host, folder), folder.model, MODELS)
+        get_models(engine, find_agent(engine, host, folder), folder.model)
 
 
 def _keep_files(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
@@ -284,7 +282,7 @@ def _keep_files(engine: APIClient, host: HostSpec, folder: RunFolder) -> None:
         log.write_bytes(get_file(engine, identity, folder.log(AGENT_LOG)))
     try:
         with container_faults(AGENT):
-            get_files(engine, identity, folder.model, MODELS)
+            get_models(engine, identity, folder.model)
     except FAILURES as error:
         with log.open("a", encoding="utf-8") as file:
             file.write(f"the models of the evaluator on this host were not copied: {error}\n")

@@ -1,4 +1,4 @@
-"""Finished runs, as Prometheus reads them: a live and a simulated one of an older version."""
+"""Finished runs, as Prometheus reads them: a live and a simulated one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sample(NamedTuple):
     timestamp: float
 
 
-RUNS = Path(__file__).parents[1] / "fixtures" / "7ab4e61"
+RUNS = Path(__file__).parents[1] / "fixtures"
 
 
 @pytest.fixture(params=["live", "simulated"])
@@ -130,7 +130,6 @@ def test_the_command_writes_everything_or_nothing(
 
 
 def test_workers_of_a_simulated_run_are_running(run: Run) -> None:
-    """The simulation is from a version that recorded no joins."""
     last = {one.labels["worker"]: one for one in samples(run) if one.name == "testbed_worker_state"}
     assert set(last) == {f"w{index}" for index in range(run.scenario.workers.count)}
     assert {one.value for one in last.values()} == {1.0}
