@@ -7,17 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, ServerHalf, Update, WorkerHalf
-from testbed.payloads import Vector
 from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 LAYOUT = Layout(("weight",), ((2,),))
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 class Group:

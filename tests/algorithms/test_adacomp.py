@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vectors import floats
 
 from testbed.algorithms import AdaComp
 from testbed.algorithms.base import Applied, ServerHalf, Update, WorkerHalf
-from testbed.payloads import Sparse, Vector
+from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
@@ -20,10 +21,6 @@ CNN = Layout(
 )
 W1, W2, W3 = 1, 2, 3
 A, B, C = 0, 1, 2
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def sparse(version: int, entries: dict[int, float]) -> Update:

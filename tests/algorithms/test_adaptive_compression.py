@@ -7,19 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import ScaDles
 from testbed.algorithms.base import Update
 from testbed.algorithms.parts.adaptive_compression import LossOfNorm
-from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads import Dense, Sparse
 from testbed.payloads.layout import Layout
 
 GroupOf = Any
 """Makes some workers and a server on two parameters that begin at 8 and 16; see conftest.py."""
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def scadles(**options: Any) -> ScaDles:

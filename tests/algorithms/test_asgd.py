@@ -2,20 +2,17 @@
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import AdaComp, Asgd, CompAsgd
 from testbed.algorithms.base import Applied, ServerHalf, Update
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Payload, Sparse, Vector
+from testbed.payloads import Dense, Payload, Sparse
 from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 LAYOUT = Layout(("weight", "bias"), ((2,), (1,)))
 W1, W2, W3 = 1, 2, 3
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def server(*parameters: float, learning_rate: float = 0.5) -> ServerHalf:

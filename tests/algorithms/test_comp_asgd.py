@@ -4,19 +4,16 @@ from typing import Literal
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import CompAsgd
 from testbed.algorithms.base import Applied, Update
-from testbed.payloads import Sparse, Vector
+from testbed.payloads import Sparse
 from testbed.payloads.layout import Layout
 
 RNG = np.random.default_rng(0)
 LAYOUT = Layout(("weight", "bias"), ((2, 2), (2,)))
 ALICE, BOB = 0, 1
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def pushed(config: CompAsgd, *gradient: float, seed: int = 0) -> Sparse:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
+from vectors import floats
 
 from testbed.algorithms import Algorithm
 from testbed.algorithms.base import AlgorithmConfig, Reply, Update
@@ -23,10 +24,6 @@ BEGIN = (1.0, -5.0, 3.0, 2.0)
 
 def configured(name: str, **options: object) -> AlgorithmConfig:
     return TypeAdapter[AlgorithmConfig](Algorithm).validate_python({"name": name, **options})
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 class Group:

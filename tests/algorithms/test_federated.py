@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from vectors import floats
 
 from testbed.algorithms import DiLoCo, FedAsync, FedAvg, FedBuff, FedNova, FedOpt, FedProx
 from testbed.algorithms.base import Applied, Stream, Update
@@ -17,10 +18,6 @@ from testbed.payloads import Dense
 
 GroupOf = Any
 """Makes some workers and a server on two parameters that begin at 8 and 16; see conftest.py."""
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
 
 
 def test_a_local_epoch_ends_with_a_smaller_batch(group_of: GroupOf) -> None:

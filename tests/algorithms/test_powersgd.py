@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import PowerSgd
 from testbed.algorithms.base import Reply, Update
@@ -18,10 +19,6 @@ from testbed.payloads.notes import note_bytes
 
 LAYOUT = Layout(("weight", "bias"), ((2, 3), (2,)))
 RNG = np.random.default_rng(0)
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
 
 
 class Group:

@@ -7,16 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from vectors import floats
 
 from testbed.algorithms import QFedAvg, Scaffold, Term
 from testbed.algorithms.base import Stream, Update
 from testbed.algorithms.optimizers import Adam
 from testbed.errors import RejectedError
 from testbed.payloads import Dense
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
 
 
 def pushed(group: Any, index: int, *gradients: tuple[float, float], loss: float = 1.0) -> Update:

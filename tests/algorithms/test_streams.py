@@ -8,22 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import Bsp, Ddl, ScaDles
 from testbed.algorithms.base import AlgorithmConfig, Applied, Reply, Stream, Update
 from testbed.algorithms.frame.contract import CHECKS, examine
 from testbed.algorithms.parts.agreement import Injection, chosen
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Sparse, Vector
+from testbed.payloads import Dense, Sparse
 
 GroupOf = Any
 """Makes some workers and a server on two parameters that begin at 8 and 16; see conftest.py."""
 
 PLAIN = {"learning_rate": 0.5, "momentum": 0.0, "weight_decay": 0.0}
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def ddl(**options: Any) -> Ddl:

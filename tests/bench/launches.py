@@ -20,11 +20,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+from watching import children, read, spent, wait_until
 
 from testbed.host.process import name_of
 
@@ -33,8 +33,6 @@ SCENARIO = "scenarios/adacomp/mnist-200.yaml"
 SETTINGS = {"stop.updates": "1000000", "time_scale": "0.2", "paced": "true"}
 WORKER = re.compile(r"w\d+")
 TEMPLATE = "testbed.runtimes.agent.template"
-PATIENCE_SECONDS = 240.0
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def main(options: argparse.Namespace) -> None:
@@ -77,22 +75,16 @@ def start(package: Path, options: argparse.Namespace) -> dict[str, float]:
 
 
 def wait_for(kind: str, count: int, run: Path, up: subprocess.Popen[bytes]) -> list[dict[str, Any]]:
-    """Wait for that many events of a kind; return all events up to the last of them.
-
-    Raises:
-        RuntimeError: the run has ended before, or it takes too long.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    """Wait for that many events of a kind; return all events up to the last of them."""
     file = run / "events.jsonl"
-    while True:
+
+    def events() -> list[dict[str, Any]]:
         lines = file.read_text().splitlines(keepends=True) if file.exists() else []
         events = [json.loads(line) for line in lines if line.endswith("\n")]
         found = [number for number, one in enumerate(events) if one["event"] == kind]
-        if len(found) >= count:
-            return events[: found[-1] + 1]
-        if up.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"no {kind} in the events; the status of `up` is {up.poll()}")
-        time.sleep(0.2)  # the run is observed through its file
+        return events[: found[-1] + 1] if len(found) >= count else []
+
+    return wait_until(events, up, every=0.2)
 
 
 def workers_of(events: list[dict[str, Any]]) -> list[int]:
@@ -117,22 +109,9 @@ def cpu_seconds(controller: int) -> dict[str, float]:
     }
 
 
-def spent(pid: int) -> tuple[float, float]:
-    """CPU seconds of a process, and of its children that it has waited for."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    own, waited_for = fields[11:13], fields[13:15]
-    return sum(map(int, own)) / TICKS, sum(map(int, waited_for)) / TICKS
-
-
-def children(parent: int) -> Iterator[int]:
-    """The children of a process."""
-    for file in Path(f"/proc/{parent}/task").glob("*/children"):
-        yield from map(int, file.read_text().split())
-
-
 def words_of(pid: int) -> list[str]:
     """A process's command line."""
-    return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+    return read(pid, "cmdline").split("\0")
 
 
 def parser() -> argparse.ArgumentParser:

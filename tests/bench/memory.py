@@ -14,16 +14,13 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from testbed.host.process import parent_of
+from watching import Progress, bytes_of, descendants, wait_until
+
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import PROC, available_bytes, describe_host
-from testbed.telemetry.spool import SpoolReader
 
 QUICKSTART = Path(__file__).parents[2] / "scenarios/quickstart.yaml"
 ROUNDS = 10
@@ -31,8 +28,6 @@ ROUNDS = 10
 
 MORE_ROUNDS = 5
 """Updates per worker after it: the run stays active during the measurement."""
-
-PATIENCE_SECONDS = 300.0
 
 
 def main(workers: int) -> None:
@@ -55,10 +50,11 @@ def train(workers: int, runs: Path) -> dict[str, Any]:
     options = ["--set", updates, "--runs", str(runs), "--name", folder.name]
     before = available_bytes()
     with subprocess.Popen([*command, *options], stdout=subprocess.DEVNULL) as up:
-        wait_for_updates(ROUNDS * workers, folder, up)
+        progress = Progress(folder.spool)
+        wait_until(lambda: progress.look().updates >= ROUNDS * workers, up)
         taken = before - available_bytes()
         processes = list(descendants(up.pid))
-        sizes = [pss_bytes(pid) for pid in processes]
+        sizes = [bytes_of(pid, "Pss:") for pid in processes]
     summary = json.loads(folder.summary.read_text())
     return {
         "state": summary["state"],
@@ -70,42 +66,6 @@ def train(workers: int, runs: Path) -> dict[str, Any]:
         "bring_up_seconds": summary["bring_up_seconds"],
         "tear_down_seconds": summary["tear_down_seconds"],
     }
-
-
-def wait_for_updates(count: int, folder: RunFolder, up: subprocess.Popen[bytes]) -> None:
-    """Until the parameter server has recorded this many updates.
-
-    Raises:
-        RuntimeError: the run has ended, or takes too long.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(SpoolReader(folder.spool).read()) < count:
-        if up.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"there are not {count} updates; up's status: {up.poll()}")
-        time.sleep(0.05)  # the parameter server is observed through its file
-
-
-def descendants(ancestor: int) -> Iterator[int]:
-    """A process and its descendants: for a run, the controller, its agent and every node."""
-    parents: dict[int, int] = {}
-    for path in PROC.iterdir():
-        if path.name.isdecimal():
-            with suppress(ProcessLookupError):  # it has just ended
-                parents[int(path.name)] = parent_of(int(path.name))
-    pending = [ancestor]
-    while pending:
-        pid = pending.pop()
-        yield pid
-        pending += [child for child, parent in parents.items() if parent == pid]
-
-
-def pss_bytes(pid: int) -> int:
-    """A process's memory with its share of shared pages; 0 if it has just ended."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for line in (PROC / str(pid) / "smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return 1024 * int(line.split()[1])
-    return 0
 
 
 if __name__ == "__main__":

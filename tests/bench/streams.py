@@ -28,18 +28,17 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from workers import cpu_seconds, pids_of
+from watching import Progress, pids_of, spent, wait_until
 
 import testbed
 from testbed.datasets.streams.rates import CLIP, Table1
 from testbed.errors import HostError
 from testbed.host.kafka import find_kafka
 from testbed.telemetry.host import PROC, describe_host
-from testbed.telemetry.spool import SpoolReader
 from testbed.values.seeds import stream
 
 DEVICES, PER_SECOND = 4, 100
@@ -52,8 +51,6 @@ HOLDS = 0.95
 WARM_UP_SECONDS = 5
 RATE_SECONDS = 60
 LIMIT_SECONDS = 600
-PATIENCE_SECONDS = 180.0
-POLL_SECONDS = 0.1
 MICRO = 1e6
 
 STREAM = f"streams: {{rates: {{constant: {{per_second: {PER_SECOND}}}}}, transport: "
@@ -100,22 +97,16 @@ class Used:
     come: int
 
 
-@dataclass
-class Progress:
-    """The record of the parameter server, read once."""
+class Streamed(Progress):
+    """Progress of a run, and the records that reached each device."""
 
-    reader: SpoolReader
-    steps: int = 0
-    produced: dict[int, int] = field(default_factory=dict)
+    def __init__(self, spool: Path) -> None:
+        super().__init__(spool)
+        self.produced: dict[int, int] = {}
 
-    def look(self) -> Progress:
-        """Return it with the new updates."""
-        while len(rows := self.reader.read()):
-            self.steps += len(rows)
-            self.produced |= zip(
-                rows["worker"].tolist(), rows["stream_produced"].tolist(), strict=True
-            )
-        return self
+    def add(self, rows: Any) -> None:
+        super().add(rows)
+        self.produced |= zip(rows["worker"].tolist(), rows["stream_produced"].tolist(), strict=True)
 
 
 @dataclass(frozen=True)
@@ -219,29 +210,26 @@ def command_of(folder: Path, scenario: str, runtime: str) -> list[str]:
 
 def observe(up: subprocess.Popen[bytes], run: Path, seconds: float) -> Used:
     """Usage between two times of the training, the first after some steps of it."""
-    progress = Progress(SpoolReader(run / "ps/updates.bin"))
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while progress.look().steps < WARM_UP_SECONDS * DEVICES:
-        if up.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the run does not train; its status is {up.poll()}")
-        time.sleep(POLL_SECONDS)
+    progress = Streamed(run / "ps/updates.bin")
+    wait_until(lambda: progress.look().updates >= WARM_UP_SECONDS * DEVICES, up, every=0.1)
     begun = look(progress, run)
     time.sleep(seconds)  # the measured interval
-    ended = look(progress.look(), run)
+    progress.look()
+    ended = look(progress, run)
     kinds = ("producer", "broker", "w")
     cpu = {kind: ended.cpu.get(kind, 0.0) - begun.cpu.get(kind, 0.0) for kind in kinds}
     sent, come = ended.sent - begun.sent, ended.come - begun.come
     return Used(cpu, ended.steps - begun.steps, sent, come)
 
 
-def look(progress: Progress, run: Path) -> Used:
+def look(progress: Streamed, run: Path) -> Used:
     """The usage so far."""
     cpu: dict[str, float] = defaultdict(float)
     for node, pid in pids_of(run).items():
-        cpu[node.rstrip("0123456789")] += cpu_seconds(pid)
+        cpu[node.rstrip("0123456789")] += spent(pid)[0]
     events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
     sent = {one["producer"]: one["sent"] for one in events if one["event"] == "produced"}
-    return Used(cpu, progress.steps, sum(sent.values()), sum(progress.produced.values()))
+    return Used(cpu, progress.updates, sum(sent.values()), sum(progress.produced.values()))
 
 
 def rates_that_hold(runtime: str) -> Iterator[tuple[str, Mapping[str, float]]]:

@@ -23,8 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import product
@@ -32,8 +31,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from watching import Progress, bytes_of, descendants, pids_of, spent, wait_until
+
 from testbed.telemetry.host import PROC, describe_host
-from testbed.telemetry.spool import SpoolReader
 
 HERE = Path(__file__).resolve().parent
 SCENARIO = """
@@ -53,11 +53,8 @@ ALGORITHMS = {
 }
 LINKS = {"unshaped": "{}", "shaped": "{up: {rate: 100mbit}, down: {rate: 100mbit}}"}
 WORKER = re.compile(r"w\d+")
-PATIENCE_SECONDS = 180.0
 LIMIT_SECONDS = 600.0
 FIRST_UPDATES = 3
-POLL_SECONDS = 0.02
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -191,73 +188,10 @@ def observe(
     return begun, ended, Memory(together, median(bytes_of(pid, "Private_") for pid in of_workers))
 
 
-def wait_until(true: Callable[[], bool], up: subprocess.Popen[bytes]) -> None:
-    """Look until it is so.
-
-    Raises:
-        RuntimeError: the run has ended before, or it takes too long.
-    """
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not true():
-        if up.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the run does not train; its status is {up.poll()}")
-        time.sleep(POLL_SECONDS)
-
-
-def pids_of(run: Path) -> dict[str, int]:
-    """The nodes of a run, which are no descendants of `testbed up` in every runtime."""
-    events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
-    return {event["node"]: event["pid"] for event in events if event["event"] == "launched"}
-
-
 def look(progress: Progress, processes: set[int]) -> Moment:
     """The run as it is now."""
     progress.look()
-    return Moment(progress.updates, progress.seconds, sum(map(cpu_seconds, processes)))
-
-
-class Progress:
-    """What the PS has written down, read once: the run under measurement has the same CPUs."""
-
-    def __init__(self, spool: Path) -> None:
-        self.updates = 0
-        self.seconds = 0.0
-        self._reader = SpoolReader(spool)
-
-    def look(self) -> Progress:
-        """Itself, with the updates that are new."""
-        while len(rows := self._reader.read()):
-            self.updates += len(rows)
-            self.seconds = float(rows["wall_seconds"][-1])
-        return self
-
-
-def descendants(root: int) -> Iterator[int]:
-    """A process and all below it."""
-    yield root
-    for children in Path(f"/proc/{root}/task").glob("*/children"):
-        for child in children.read_text().split():
-            yield from descendants(int(child))
-
-
-def cpu_seconds(pid: int) -> float:
-    """CPU time of a process, all its threads; 0 of one that has just ended."""
-    fields = read(pid, "stat").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS if fields else 0.0
-
-
-def bytes_of(pid: int, kind: str) -> int:
-    """Memory of a process: ``Pss:``, what it shares divided by those who share it, ``Private_``."""
-    lines = read(pid, "smaps_rollup").splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(kind))
-
-
-def read(pid: int, name: str) -> str:
-    """What the kernel says of a process; empty if it has just ended."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
+    return Moment(progress.updates, progress.seconds, sum(spent(pid)[0] for pid in processes))
 
 
 def parser() -> argparse.ArgumentParser:

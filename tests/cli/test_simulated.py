@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import pytest
+from own_algorithms import SILENT
 
 from testbed.errors import ScenarioError
 from testbed.run.net import open_links
@@ -65,23 +66,6 @@ def test_rerunning_a_run_folder_is_bit_identical(bed: Any, name: str) -> None:
                 bed.runs / first / record
             ).read_bytes()
     assert "a run to repeat with --again RUN" in bed("up", status=2).stderr
-
-
-SILENT = """\
-from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
-
-class Mine(AlgorithmConfig):
-    def halves(self):
-        return Worker, Server
-
-class Worker(WorkerHalf):
-    def step(self, gradient, samples, now):
-        return None
-
-class Server(ServerHalf):
-    def push(self, worker, update, now):
-        return ()
-"""
 
 
 def test_own_code_that_never_pushes_ends_its_run(bed: Any, name: str) -> None:

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import os
+import random
 import shutil
 import signal
 import time
@@ -27,6 +28,8 @@ from testbed.errors import HostError
 from testbed.run.prepare import RunRequest
 from testbed.run.simulated import up_simulated
 from testbed.run.up import RunListener
+from testbed.runtimes.docker.engine import connect
+from testbed.runtimes.docker.image import check_image
 from testbed.studies.study import StudyRun
 from testbed.telemetry.entry import only
 from testbed.telemetry.event_kinds import Launched
@@ -101,9 +104,18 @@ class Up:
     def wait_for_event(self, event: str) -> None:
         self.wait_for(lambda: event in self.events())
 
+    def reach(self, moment: str) -> None:
+        """Wait for a phase: an event, ``created`` or ``recorded``; and up to 0.4 s longer."""
+        files = {"created": self.folder.run_file, "recorded": self.folder.control / "agent.pid"}
+        self.wait_for(files[moment].exists if moment in files else lambda: moment in self.events())
+        delay = random.uniform(0, 0.4)
+        print(f"{moment} + {delay:.3f} s")
+        time.sleep(delay)
+
     def wait_for_updates(self, count: int) -> None:
         """Wait until the parameter server has applied this many updates."""
-        self.wait_for(lambda: self.folder.spool.exists() and _rows(self.folder) >= count)
+        spool = self.folder.spool
+        self.wait_for(lambda: spool.exists() and len(SpoolReader(spool).read()) >= count)
 
     def end(self, *, within: float = LONGEST_SECONDS) -> Done:
         """Wait for its end, with a timeout in case the run hangs."""
@@ -113,10 +125,6 @@ class Up:
     def signal(self, number: signal.Signals) -> Done:
         self.process.send_signal(number)
         return self.end()
-
-
-def _rows(folder: RunFolder) -> int:
-    return len(SpoolReader(folder.spool).read())
 
 
 @dataclass
@@ -284,9 +292,6 @@ def runtime(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Any]:
     """The Docker engine of this host, which has the image of nodes; else tests are skipped."""
-    from testbed.runtimes.docker.engine import connect
-    from testbed.runtimes.docker.image import check_image
-
     with ExitStack() as opened:
         try:
             engine = opened.enter_context(connect())
@@ -333,8 +338,7 @@ def queries(file: Path) -> Iterator[Query]:
     page = json.loads(file.read_text())
     for note in page["annotations"]["list"]:
         yield Query(f"{file.stem}: {note['name']}", note["expr"], "none")
-    panels = page["panels"]
-    for panel in (inner for one in panels for inner in (one, *one.get("panels", ()))):
+    for panel in (inner for one in page["panels"] for inner in (one, *one.get("panels", ()))):
         for target in panel.get("targets", ()):
             config = panel["fieldConfig"]
             own = {

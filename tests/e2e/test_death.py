@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import time
 from typing import Any
@@ -19,27 +18,6 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 
 
-@pytest.fixture
-def rng() -> random.Random:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
-    return random.Random(seed)
-
-
-def kill_at(up: Any, moment: str, rng: random.Random) -> None:
-    """SIGKILL when a run has reached this phase, or a little later."""
-    if moment == "created":
-        up.wait_for(up.folder.run_file.exists)
-    elif moment == "recorded":
-        up.wait_for((up.folder.control / "agent.pid").exists)
-    else:
-        up.wait_for_event(moment)
-    delay = rng.uniform(0, 0.4)
-    print(f"{moment} + {delay:.3f} s")
-    time.sleep(delay)
-    assert up.signal(signal.SIGKILL).status == -signal.SIGKILL
-
-
 @pytest.mark.parametrize(
     "moment",
     [
@@ -49,9 +27,10 @@ def kill_at(up: Any, moment: str, rng: random.Random) -> None:
         pytest.param("brought_up", marks=pytest.mark.nightly),
     ],
 )
-def test_down_leaves_nothing_behind(bed: Any, rng: random.Random, moment: str) -> None:
+def test_down_leaves_nothing_behind(bed: Any, moment: str) -> None:
     up = bed.up(*ENDLESS)
-    kill_at(up, moment, rng)
+    up.reach(moment)
+    assert up.signal(signal.SIGKILL).status == -signal.SIGKILL
     down = bed.run("down", up.name)
     assert (down.status, down.out) == (0, f"{up.name}: stopped\n"), down
     assert bed.remains(up.name) == []

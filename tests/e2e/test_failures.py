@@ -8,6 +8,7 @@ import signal
 from typing import Any
 
 import pytest
+from own_algorithms import SILENT
 
 import testbed
 from testbed.runtimes.native.lifeline import read_record
@@ -52,22 +53,6 @@ class OneNan(Net):
         return super().forward(images) * (float("nan") if node == "w1" else 1.0)
 """
 """Half of the updates is all that w0 and w2 of OneNan have to hurry for: each has its turn."""
-
-SILENT = """\
-from testbed.algorithms.base import AlgorithmConfig, ServerHalf, WorkerHalf
-
-class Mine(AlgorithmConfig):
-    def halves(self):
-        return Worker, Server
-
-class Worker(WorkerHalf):
-    def step(self, gradient, samples, now):
-        return None
-
-class Server(ServerHalf):
-    def push(self, worker, update, now):
-        return ()
-"""
 
 
 def up_with(bed: Any, network: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import signal
 import time
 from typing import Any
@@ -17,26 +16,6 @@ pytestmark = [pytest.mark.root, pytest.mark.slow]
 ENDLESS = ("--set", "stop.updates=1000000", "--set", "workers.think.mean=10ms")
 
 
-def at_a_moment(up: Any, moment: str, rng: random.Random) -> None:
-    """Wait until a run has reached this phase, and a little longer."""
-    if moment == "created":
-        up.wait_for(up.folder.run_file.exists)
-    elif moment == "recorded":
-        up.wait_for((up.folder.control / "agent.pid").exists)
-    else:
-        up.wait_for_event(moment)
-    delay = rng.uniform(0, 0.4)
-    print(f"{moment} + {delay:.3f} s")
-    time.sleep(delay)
-
-
-@pytest.fixture
-def rng() -> random.Random:
-    seed = random.SystemRandom().randrange(10**6)
-    print(f"seed {seed}")
-    return random.Random(seed)
-
-
 @pytest.mark.parametrize(
     ("moment", "number"),
     [
@@ -46,11 +25,9 @@ def rng() -> random.Random:
         ("evaluated", signal.SIGTERM),
     ],
 )
-def test_a_signal_at_any_phase(
-    bed: Any, rng: random.Random, moment: str, number: signal.Signals
-) -> None:
+def test_a_signal_at_any_phase(bed: Any, moment: str, number: signal.Signals) -> None:
     up = bed.up(*ENDLESS)
-    at_a_moment(up, moment, rng)
+    up.reach(moment)
     done = up.signal(number)
     assert done.status == 130, done
     assert "Traceback" not in done.err
@@ -90,9 +67,9 @@ def test_a_signal_after_the_end_changes_nothing(bed: Any) -> None:
 @pytest.mark.parametrize(
     "moment", ["recorded", pytest.param("launched", marks=pytest.mark.nightly)]
 )
-def test_down_from_another_process_at_any_phase(bed: Any, rng: random.Random, moment: str) -> None:
+def test_down_from_another_process_at_any_phase(bed: Any, moment: str) -> None:
     up = bed.up(*ENDLESS)
-    at_a_moment(up, moment, rng)
+    up.reach(moment)
     ended = bed.run("down", str(up.folder.path))
     assert (ended.status, ended.out) == (0, f"{up.name}: stopped\n")
     done = up.end()

@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.payloads.core_explorer import draw_explorer, select_core, sizes
 
@@ -30,10 +31,6 @@ def test_sizes_are_rounded_decimal_products(
     size: int, alpha: float, epsilon: float, core: int, explorer: int
 ) -> None:
     assert sizes(size, alpha, epsilon) == (core, explorer)
-
-
-def floats(*numbers: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    return np.array(numbers, np.float32)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from vectors import floats
 
-from testbed.payloads import Vector
 from testbed.payloads.qsgd import Buckets, Norm, decoded, dequantise, quantise
-
-
-def floats(*numbers: float) -> Vector:
-    return np.array(numbers, np.float32)
 
 
 def test_the_last_bucket_of_each_tensor_is_shorter() -> None:

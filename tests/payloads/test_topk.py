@@ -7,16 +7,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from vectors import floats
 
 from testbed.payloads import Indices, Vector
 from testbed.payloads.topk import Quota, drawn, largest, quotas, sparsify
 
 CNN_SIZES = (288, 32, 9216, 32, 200704, 128, 1280, 10)
 AWKWARD = (0.0, -0.0, 1.0, -1.0, 0.5, 1e-45, -1e-45, 3e38, float("inf"), -float("inf"))
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def by_sorting(values: Vector, count: int) -> list[int]:

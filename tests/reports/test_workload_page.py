@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recorded_workloads import record_workload
 
 from testbed.cli import main
 from testbed.errors import TestbedError
@@ -18,8 +19,6 @@ from testbed.reports.page import Page, PageTable, render
 from testbed.reports.workload import WorkloadRun
 from testbed.reports.workload_charts import MOST_LINES, charts_of_workload
 from testbed.reports.workload_page import page_of_workload
-from testbed.scenario.dump import dump_data
-from testbed.scenario.load_workload import load_workload
 from testbed.telemetry.event_kinds import (
     Exited,
     FaultApplied,
@@ -29,8 +28,7 @@ from testbed.telemetry.event_kinds import (
     WorkloadBegun,
     WorkloadEnded,
 )
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import NodeRow, PairRow
 
 HOSTILE = "</script><b>&amp;"
@@ -66,16 +64,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Made:
     def record(
         write: Callable[[Recorder, list[float]], None], text: str = SCENARIO, name: str = "pair-1"
     ) -> WorkloadRun:
-        source = tmp_path / "scenario.yaml"
-        source.write_text(text)
-        dumped = load_workload(source).model_dump(mode="json", by_alias=True, exclude_none=True)
-        resolved, runs = dump_data(dumped, "scenario"), tmp_path / "runs"
-        folder = RunFolder.create(runs, name, scenario="pair", text=resolved, classes=[], now=0.0)
-        now = [100.0]
-        clock = Clock(wall=lambda: now[0], steady=lambda: now[0], offset=lambda: 0.0)
-        with Recorder.into(folder, time_scale=1.0, clock=clock) as recorder:
-            write(recorder, now)
-        return WorkloadRun(folder.path)
+        return record_workload(tmp_path / "runs", name, text, write)
 
     return record
 

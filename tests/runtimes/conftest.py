@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -196,8 +197,10 @@ StartRun = Callable[..., AbstractContextManager[LiveRun]]
 
 
 @contextmanager
-def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iterator[LiveRun]:
-    """A new run, stopped at the end of the block."""
+def live_run(
+    driver: RuntimeDriver, runs: Path, name: str, *, owner: int | None = None, **start: Any
+) -> Iterator[LiveRun]:
+    """A new run, stopped at the end of the block; its folder may belong to another user."""
     plan = Plan(name, (), NetworkSpec(), "warm", {"run": name})
     text = ""
     if isinstance(driver, Spread):
@@ -208,6 +211,9 @@ def live_run(driver: RuntimeDriver, runs: Path, name: str, **start: Any) -> Iter
     folder = RunFolder.create(
         runs, name, scenario="test", text="name: test\n", classes=(), now=time.time(), plan=text
     )
+    if owner is not None:
+        for path in (folder.path, *folder.path.rglob("*")):
+            os.chown(path, owner, owner)
     entries = ENTRIES
     if plan.hosts:  # they get a copy of the run's folder
         entries = folder.path / "entries"
@@ -296,9 +302,6 @@ def lxc() -> LxcDriver:
 @pytest.fixture(scope="session")
 def image() -> str:
     """The image of the Docker nodes; tests that need it are skipped without one."""
-    from testbed.runtimes.docker.engine import connect
-    from testbed.runtimes.docker.image import check_image
-
     with connect() as engine:
         try:
             return check_image(engine)
@@ -333,20 +336,27 @@ def live(driver: RuntimeDriver, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield run
 
 
-@pytest.fixture(scope="module", params=["warm", "cold"])
-def seen(live: Any, request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Entries that a node finds in its container."""
-    name = {"warm": "w7", "cold": "w8"}[request.param]
-    status, output = live.run(
-        name,
-        "testbed.runtimes.agent.probe:main",
-        arguments={"token": "secret"},
-        mode=request.param,
-        environment={"EXTRA": "1"},
-    )
-    assert status == 0, output
-    found: dict[str, Any] = json.loads(output)
-    return found
+@pytest.fixture(scope="module")
+def seen_by(live: Any) -> Callable[[str], dict[str, Any]]:
+    """What a node launched in a mode finds in its container."""
+
+    @cache
+    def look(mode: str) -> dict[str, Any]:
+        name = {"warm": "w7", "cold": "w8"}[mode]
+        secret, extra = {"arguments": {"token": "secret"}}, {"environment": {"EXTRA": "1"}}
+        entry = "testbed.runtimes.agent.probe:main"
+        status, output = live.run(name, entry, mode=mode, **secret, **extra)
+        assert status == 0, output
+        found: dict[str, Any] = json.loads(output)
+        return found
+
+    return look
+
+
+@pytest.fixture(params=["warm", "cold"])
+def seen(seen_by: Callable[[str], dict[str, Any]], request: pytest.FixtureRequest) -> Any:
+    """That in each mode; not by parameters of the module, whose run would then start twice."""
+    return seen_by(request.param)
 
 
 @pytest.fixture

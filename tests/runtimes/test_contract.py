@@ -16,12 +16,14 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.host.environment import BASE, agent_environment
 from testbed.run.follow import running_nodes
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.logs import LOG_BYTES, NOTICE, TAIL_BYTES, is_full
 from testbed.runtimes.agent.settings import Template
 from testbed.runtimes.base import RuntimeDriver, Start
 from testbed.runtimes.docker.containers import HOST_LIST
+from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, Plan
@@ -132,8 +134,75 @@ def test_a_node_killed_while_frozen_ends(live: Any) -> None:
     assert live.wait_for_exit("w110").status == -signal.SIGKILL
 
 
+@pytest.fixture
+def one_uid(driver: Any, users: Any) -> bool:
+    """Whether all nodes have the user's own uid."""
+    return users.kind == "one" and isinstance(driver, NativeDriver)
+
+
+def test_a_node_has_its_own_uid_and_no_privileges(seen: dict[str, Any], one_uid: bool) -> None:
+    uid = "0" if one_uid else str(21000 + int(seen["hostname"][1:]))
+    assert seen["status"]["Uid"] == seen["status"]["Gid"] == [uid] * 4
+    assert one_uid or seen["status"]["Groups"] == []
+    assert seen["status"]["NoNewPrivs"] == ["1"]
+    assert seen["capabilities"] == dict.fromkeys(
+        ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
+    )
+
+
+def test_a_node_cannot_create_a_namespace(seen: dict[str, Any]) -> None:
+    kinds = ("user", "mnt", "net", "pid")
+    assert seen["new namespaces"] == dict.fromkeys(kinds, "PermissionError")
+    assert seen["status"]["Seccomp"] == ["2"]
+
+
+@pytest.mark.parametrize("mode", ["warm", "cold"])
+def test_a_node_cannot_regain_privileges(driver: Any, live: Any, users: Any, mode: str) -> None:
+    name = {"warm": "w9", "cold": "w10"}[mode]
+    status, output = live.run(name, "entries:try_to_rise", mode=mode)
+    assert status == 0, output
+    found = json.loads(output)
+    limited = users.namespace and isinstance(driver, NativeDriver)
+    assert found.pop("limit") == "0" or not limited
+    assert found.pop("new privileges") == "EINVAL"  # it can only be set
+    assert found.pop("after grep") == found.pop("after python") == ["0000000000000000"]
+    for path in [path for path in found if path.startswith("/proc/sys")]:
+        assert found.pop(path).startswith("reads "), path
+    assert set(found.values()) <= {"EPERM", "EINVAL"}, found
+
+
+def test_a_node_has_only_the_standard_descriptors_and_one_thread(seen: dict[str, Any]) -> None:
+    log = seen["descriptors"]["1"]
+    assert log.startswith("pipe:")
+    assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
+    assert seen["threads"] == 1
+
+
+def test_the_environment_of_a_node_is_explicit(driver: Any, seen: dict[str, Any]) -> None:
+    roots = {"PYTHONPATH": seen["environment"]["PYTHONPATH"]}
+    own, of_engine = agent_environment(roots), set[str]()
+    if isinstance(driver, DockerDriver):
+        own, of_engine = {**BASE, **roots}, {"PATH", "TERM", "container"}
+    differing = seen["environment"].items() ^ {**own, "EXTRA": "1"}.items()
+    assert {name for name, _ in differing} <= of_engine
+    assert seen["arguments"] == {"token": "secret"}
+    assert "secret" not in str(seen["environment"])
+
+
+def test_the_limits_of_a_node_are_explicit(driver: Any, seen: dict[str, Any], users: Any) -> None:
+    # Nodes that share a uid count together; the plan of these runs sets no limit.
+    kind = users.kind if isinstance(driver, NativeDriver) else "root"
+    processes = {"root": 2048, "range": 512, "one": 1024}[kind]
+    assert seen["limits"] == {
+        "RLIMIT_CORE": [0, 0],
+        "RLIMIT_NOFILE": [4096, 4096],
+        "RLIMIT_NPROC": [processes, processes],
+        "RLIMIT_STACK": [8388608, 8388608],
+    }
+
+
 def test_exec_runs_in_the_node_with_its_restrictions(
-    driver: Any, live: Any, users: Any, capfd: pytest.CaptureFixture[str]
+    live: Any, one_uid: bool, capfd: pytest.CaptureFixture[str]
 ) -> None:
     live.launch("w111", "entries:wait")
     script = "hostname; id -u; grep -E '^(CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; exit 5"
@@ -141,7 +210,7 @@ def test_exec_runs_in_the_node_with_its_restrictions(
     assert capfd.readouterr().out.split() == [
         *(
             "w111",
-            "0" if users.kind == "one" and isinstance(driver, NativeDriver) else "21111",
+            "0" if one_uid else "21111",
             "CapBnd:",
             "0000000000000000",
             "NoNewPrivs:",

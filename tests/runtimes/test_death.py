@@ -186,20 +186,6 @@ def test_the_agent_is_killed(control: Callable[..., Controller]) -> None:
     controller.assert_nothing_is_left(namespaces, own_stop=True)
 
 
-def test_a_detached_run_outlives_its_controller_until_it_is_stopped(
-    control: Callable[..., Controller],
-) -> None:
-    controller = control("up", "detached")
-    controller.wait_until_up()
-    namespaces = controller.namespaces()
-    controller.kill()
-    states = running_nodes(controller.folder).values()
-    assert [(node.node, node.condition) for node in states] == [
-        *(("w0", "running"), ("w1", "frozen"), ("w2", "running"), ("w3", "running")),
-    ]
-    controller.assert_nothing_is_left(namespaces, own_stop=True)
-
-
 def test_a_run_with_a_deleted_folder_can_still_be_stopped(
     control: Callable[..., Controller],
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms.base import Reply, Stream
 from testbed.algorithms.frame.contract import examine
@@ -33,10 +34,6 @@ def module(name: str) -> ModuleType:
 
 
 SECURE, DP = module("secure_aggregation"), module("dp_sgd")
-
-
-def floats(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
 
 
 def secure(workers: int = 3) -> tuple[Any, list[Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from testbed.algorithms import PlumpDp, QuantDp, SlimDp
+from testbed.algorithms import QuantDp, SlimDp
 from testbed.algorithms.frame.stop import StopRule
 from testbed.payloads.core_explorer import sizes
 from testbed.simulation.engine import Engine
@@ -48,15 +48,6 @@ def test_quant_dp_sends_a_byte_per_value_and_four_per_bucket(world: World) -> No
     _, book = world(QuantDp(name="quant-dp"), StopRule(updates=9))
     assert set(book.column("payload_up_bytes")) == {N + 4 * 2}  # two tensors
     assert in_rounds(book.column("payload_down_bytes")) == [{4 * N}, {N + 8}, {N + 8}]
-
-
-def test_slim_dp_of_all_coordinates_is_bit_identical_to_plump_dp(world: World) -> None:
-    whole = SlimDp(name="slim-dp", alpha=1.0, epsilon=0.0)
-    models = [
-        world(config, StopRule(updates=30))[0].server.half.parameters
-        for config in (PlumpDp(name="plump-dp"), whole)
-    ]
-    assert models[0].tobytes() == models[1].tobytes()
 
 
 def test_a_worker_that_rejoins_costs_one_miss(world: World) -> None:

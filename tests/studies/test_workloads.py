@@ -7,18 +7,16 @@ from math import inf, isnan
 from pathlib import Path
 
 import pytest
+from recorded_workloads import record_workload
 
 from testbed.errors import ScenarioError
 from testbed.reports.compare import compare
 from testbed.reports.run_measure import Measure
 from testbed.reports.workload import WorkloadRun
-from testbed.scenario.dump import dump_data
-from testbed.scenario.load_workload import load_workload
 from testbed.studies import Study, load_study
 from testbed.studies.found import find_runs
 from testbed.telemetry.event_kinds import StateChanged, WorkloadBegun, WorkloadEnded
-from testbed.telemetry.folder import RunFolder
-from testbed.telemetry.record import Clock, Recorder
+from testbed.telemetry.record import Recorder
 from testbed.telemetry.rows import NodeRow
 
 WORKLOAD = """\
@@ -58,15 +56,8 @@ def study(tmp_path: Path) -> Callable[..., Study]:
 
 def recorded(runs: Path, name: str = "waits-short-s0", text: str = WORKLOAD) -> WorkloadRun:
     """A run with readings at 1 s and 3 s, and values of two nodes."""
-    source = runs / f"{name}.yaml"
-    source.parent.mkdir(exist_ok=True)
-    source.write_text(text)
-    dumped = load_workload(source).model_dump(mode="json", by_alias=True, exclude_none=True)
-    resolved = dump_data(dumped, "scenario")
-    folder = RunFolder.create(runs, name, scenario="pair", text=resolved, classes=[], now=0.0)
-    now = [100.0]
-    clock = Clock(wall=lambda: now[0], steady=lambda: now[0], offset=lambda: 0.0)
-    with Recorder.into(folder, time_scale=1.0, clock=clock) as recorder:
+
+    def write(recorder: Recorder, now: list[float]) -> None:
         recorder.event(WorkloadBegun())
         for seconds, sent in ((1.0, 100), (3.0, 500)):
             now[0] = 100.0 + seconds
@@ -79,7 +70,8 @@ def recorded(runs: Path, name: str = "waits-short-s0", text: str = WORKLOAD) -> 
             recorder.metric("client1", "accuracy", 0.5 - seconds / 10)
         recorder.event(WorkloadEnded("all final programs have ended with status 0"))
         recorder.event(StateChanged("finished"))
-    return WorkloadRun(folder.path)
+
+    return record_workload(runs, name, text, write)
 
 
 @pytest.mark.parametrize(

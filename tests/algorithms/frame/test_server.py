@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from vectors import floats
 
 from testbed.algorithms import AdaComp, Asgd, FedAvg
 from testbed.algorithms.base import Applied, Measured, Update
@@ -12,7 +13,7 @@ from testbed.algorithms.frame.effects import Effects, Release
 from testbed.algorithms.frame.server import Server
 from testbed.algorithms.frame.stop import StopRule, Target
 from testbed.errors import RejectedError
-from testbed.payloads import Dense, Indices, Sparse, Vector
+from testbed.payloads import Dense, Indices, Sparse
 from testbed.payloads.layout import Layout
 
 N = 8
@@ -42,10 +43,6 @@ def dense(version: int, value: float = 1.0, *, samples: int = 10) -> Update:
 
 def indices(*values: int) -> Indices:
     return np.array(values, np.int32)
-
-
-def floats(*values: float) -> Vector:
-    return np.array(values, np.float32)
 
 
 def versions(releases: Sequence[Release]) -> list[tuple[int, int | None]]:

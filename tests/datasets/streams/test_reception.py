@@ -100,16 +100,6 @@ def test_samples_before_the_first_that_arrived_are_missing() -> None:
     assert (subject.missing, subject.removed) == (70, 40)
 
 
-def test_truncation_discards_unused_samples() -> None:
-    subject = reception(Buffer(keeps_rest=False))
-    come(subject, range(1, 8))
-    assert [one.sequence for one in subject.take(4)] == [1, 2, 3, 4]
-    assert (subject.buffer.truncated, subject.lacking(1)) == (3, 1)
-    come(subject, [8])
-    assert [one.sequence for one in subject.take(1)] == [8]
-    assert conserved(subject.buffer)
-
-
 def test_a_bounded_buffer_keeps_the_newest_except_for_a_waiting_step() -> None:
     subject = reception(Buffer(room=2))
     come(subject, range(1, 6))
@@ -128,13 +118,6 @@ def test_samples_of_a_failed_wait_are_kept_for_the_next_step() -> None:
     subject.give_up()
     assert (subject.buffer.waiting, subject.buffer.truncated) == (2, 1)
     assert conserved(subject.buffer)
-
-
-def test_more_than_the_buffer_holds_cannot_be_taken() -> None:
-    subject = reception()
-    come(subject, [1])
-    with pytest.raises(ValueError, match="2 samples requested, 1 are available"):
-        subject.take(2)
 
 
 def test_latency_is_from_creation_to_arrival() -> None:

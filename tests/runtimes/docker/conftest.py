@@ -11,18 +11,33 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from swarm_engines import SCENARIO, Engines
 from warm_commands import CommandRunner
 
 from testbed.errors import HostError
+from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.swarm import ENGINE_LABEL
 
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/bin")
 LISTEN_SECONDS = 60.0
+
+
+@pytest.fixture(scope="module")
+def driver(image: str) -> DockerDriver:
+    """That of the engine of this host."""
+    return DockerDriver()
+
+
+@pytest.fixture
+def engine() -> Iterator[Any]:
+    """A client of that engine."""
+    with connect() as engine:
+        yield engine
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +22,10 @@ import pytest
 from testbed.errors import HostError, NodeError
 from testbed.host.process import Process
 from testbed.run.follow import running_nodes
-from testbed.runtimes.agent.launch import Mount
+from testbed.runtimes.agent.launch import Exit, Mount
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.containers import AGENT, FOLDER, ROLE
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.docker.engine import connect
 from testbed.runtimes.docker.lifecycle import containers_of, image_of_run
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, Plan
@@ -36,17 +36,6 @@ ROUNDS = int(os.environ.get("SOAK_ROUNDS", "8"))
 SOCKET = Path("/var/run/docker.sock")
 SLEEP = {"Entrypoint": ["sleep"], "Cmd": ["600"], "HostConfig": {"NetworkMode": "none"}}
 Eventually = Callable[[Callable[[], Any]], Any]
-
-
-@pytest.fixture(scope="module")
-def driver(image: str) -> DockerDriver:
-    return DockerDriver()
-
-
-@pytest.fixture
-def engine() -> Iterator[Any]:
-    with connect() as engine:
-        yield engine
 
 
 @pytest.fixture
@@ -185,18 +174,22 @@ def test_a_missing_image_is_an_error(tmp_path: Path) -> None:
     assert not folder.alive()
 
 
-def test_containers_removed_stopped_or_paused_by_hand(
-    driver: Any, start_run: Any, engine: Any, eventually: Eventually
+def test_containers_removed_stopped_killed_or_paused_by_hand(
+    driver: Any, start_run: Any, engine: Any
 ) -> None:
     with start_run() as run:
-        for index in range(4):
+        for index in range(5):
             run.launch(f"w{index}", "entries:wait")
         name = f"testbed-{run.folder.name}"
-        engine.remove_container(f"{name}-w0", force=True)
-        engine.stop(f"{name}-w1", timeout=5)
         engine.pause(f"{name}-w2")
-        assert run.wait_for_exit("w0").status == -9
-        eventually(lambda: run.client.running() == ["w2", "w3"])
+        for node, end in (
+            ("w0", partial(engine.remove_container, force=True)),
+            ("w1", partial(engine.stop, timeout=5)),
+            ("w4", engine.kill),
+        ):
+            end(f"{name}-{node}")
+            assert run.wait_for_exit(node) == Exit(node, -signal.SIGKILL, container_ended=True)
+        assert run.client.running() == ["w2", "w3"]
         assert [(node.node, node.condition) for node in running_nodes(run.folder).values()] == [
             *(("w2", "frozen"), ("w3", "running")),
         ]
@@ -210,9 +203,14 @@ def test_killing_the_agents_container(
     driver: Any, start_run: Any, engine: Any, eventually: Eventually
 ) -> None:
     with start_run() as run:
-        role = Process.of(run.launch("w0", "entries:wait"))
+        modes = {"w0": "warm", "w1": "cold"}
+        roles = [
+            Process.of(run.launch(node, "entries:wait", mode=mode)) for node, mode in modes.items()
+        ]
+        run.wait_for_output("w1", "waiting")
         assert run.lifeline.explain() is None
         engine.kill(f"testbed-{run.folder.name}-agent")
+        eventually(lambda: not any(role.alive() for role in roles))
         eventually(run.ended)
         assert "its container was stopped, killed or removed" in str(run.lifeline.explain())
         with pytest.raises(NodeError, match="the agent has ended"):
@@ -220,7 +218,6 @@ def test_killing_the_agents_container(
         assert running_nodes(run.folder) == {}
         run.lifeline.stop()
         assert containers_of(engine, run.folder) == []
-        assert not role.alive()
 
 
 def test_an_agent_asked_to_stop_ends_its_roles_itself(
@@ -229,7 +226,8 @@ def test_an_agent_asked_to_stop_ends_its_roles_itself(
     begun = int(time.time())
     with start_run() as run:
         run.launch("w0", "entries:wait")
-        run.launch("w1", "entries:wait")
+        run.launch("w1", "entries:end_on_request")
+        engine.pause(f"testbed-{run.folder.name}-w1")
         run.lifeline.on_hangup("keep")
         run.lifeline.close()
         driver.stop(run.folder)  # from another process: the agent is not notified

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -15,23 +14,11 @@ import pytest
 
 from testbed.runtimes.base import ContainerSpec, Start
 from testbed.runtimes.docker.driver import DockerDriver
-from testbed.runtimes.docker.engine import connect
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.docker
 STOPPED_SECONDS = 0.3
-
-
-@pytest.fixture(scope="module")
-def driver(image: str) -> DockerDriver:
-    return DockerDriver()
-
-
-@pytest.fixture
-def engine() -> Iterator[Any]:
-    with connect() as engine:
-        yield engine
 
 
 @pytest.mark.root

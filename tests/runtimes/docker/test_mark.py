@@ -8,16 +8,10 @@ from typing import Any
 import pytest
 
 from testbed.runtimes.base import ContainerSpec
-from testbed.runtimes.docker.driver import DockerDriver
 from testbed.runtimes.docker.engine import connect
 from testbed.values.topology import NetworkSpec, Plan
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(scope="module")
-def driver(image: str) -> DockerDriver:
-    return DockerDriver()
 
 
 def test_a_container_that_no_launch_has_named_ends_with_the_run(

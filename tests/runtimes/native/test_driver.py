@@ -15,7 +15,6 @@ import pytest
 
 import testbed
 from testbed.errors import HostError, NodeError
-from testbed.host.environment import agent_environment
 from testbed.host.hierarchies import usable
 from testbed.host.users import find_ranges
 from testbed.network.interfaces import Neighbour
@@ -52,67 +51,9 @@ def driver() -> NativeDriver:
     return NativeDriver()
 
 
-def test_a_node_has_its_own_uid_and_no_privileges(seen: dict[str, Any], users: Any) -> None:
-    shared = users.kind == "one"
-    uid = "0" if shared else str(21000 + int(seen["hostname"][1:]))
-    assert seen["status"]["Uid"] == [uid] * 4
-    assert seen["status"]["Gid"] == [uid] * 4
-    assert shared or seen["status"]["Groups"] == []
-    assert seen["status"]["NoNewPrivs"] == ["1"]
-    assert seen["capabilities"] == dict.fromkeys(
-        ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"), 0
-    )
-
-
-def test_a_node_cannot_create_a_namespace(seen: dict[str, Any]) -> None:
-    kinds = ("user", "mnt", "net", "pid")
-    assert seen["new namespaces"] == dict.fromkeys(kinds, "PermissionError")
-    assert seen["status"]["Seccomp"] == ["2"]
-
-
-@MODES
-def test_a_node_cannot_regain_privileges(live: Any, users: Any, mode: str) -> None:
-    name = {"warm": "w9", "cold": "w10"}[mode]
-    status, output = live.run(name, "entries:try_to_rise", mode=mode)
-    assert status == 0, output
-    found = json.loads(output)
-    assert found.pop("limit") == "0" or not users.namespace
-    assert found.pop("new privileges") == "EINVAL"  # it can only be set
-    nothing = ["0000000000000000"]
-    assert (found.pop("after grep"), found.pop("after python")) == (nothing, nothing)
-    for path in [path for path in found if path.startswith("/proc/sys")]:
-        assert found.pop(path).startswith("reads "), path
-    assert set(found.values()) <= {"EPERM", "EINVAL"}, found
-
-
-def test_a_node_has_only_the_standard_descriptors(seen: dict[str, Any]) -> None:
-    log = seen["descriptors"]["1"]
-    assert log.startswith("pipe:")
-    assert seen["descriptors"] == {"0": "/dev/null", "1": log, "2": log}
-
-
-def test_the_environment_of_a_node_is_explicit(seen: dict[str, Any]) -> None:
-    roots = {"PYTHONPATH": seen["environment"]["PYTHONPATH"]}
-    assert seen["environment"] == {**agent_environment(roots), "EXTRA": "1"}
-    assert seen["arguments"] == {"token": "secret"}
-    assert "secret" not in str(seen["environment"])
-
-
-def test_the_limits_of_a_node_are_explicit(seen: dict[str, Any], users: Any) -> None:
-    # Nodes that share a uid count together; the plan of these runs sets no limit.
-    processes = {"root": 2048, "range": 512, "one": 1024}[users.kind]
-    assert seen["limits"] == {
-        "RLIMIT_CORE": [0, 0],
-        "RLIMIT_NOFILE": [4096, 4096],
-        "RLIMIT_NPROC": [processes, processes],
-        "RLIMIT_STACK": [8388608, 8388608],
-    }
-
-
 def test_a_node_is_alone_in_its_own_namespaces(seen: dict[str, Any], users: Any) -> None:
     assert seen["pid"] == 1
     assert seen["processes"] == [1]
-    assert seen["threads"] == 1
     assert seen["interfaces"] == ["lo"]
     for kind, inode in seen["namespaces"].items():
         here = os.readlink(f"/proc/self/ns/{kind}")  # noqa: PTH115 - not a path
