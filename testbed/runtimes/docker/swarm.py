@@ -43,7 +43,8 @@ class SwarmHost:
     """One node of the Swarm.
 
     Attributes:
-        identity: the Swarm's own name for it.
+        identity: the Swarm's own name for it. Commands have it: a host that has joined again is
+            listed twice under its name.
         address: at which other hosts reach it: that of its label, or its IP address in the Swarm.
         engine: address of its engine, see ``reach``; empty if its node has no label.
         labels: of the Swarm's node.
@@ -79,7 +80,7 @@ class SwarmHost:
 
     @property
     def drain(self) -> str:
-        """The command that has runs leave it out; by ID, as two hosts may have one name."""
+        """The command that has runs leave it out."""
         return f"docker node update --availability drain {self.identity}"
 
     @property
@@ -252,7 +253,7 @@ def _of_another(host: SwarmHost, found: Mapping[str, Any]) -> str:
 
 
 def _label(host: SwarmHost, address: str) -> str:
-    return f"docker node update --label-add {ENGINE_LABEL}={address} {host.name}"
+    return f"docker node update --label-add {ENGINE_LABEL}={address} {host.identity}"
 
 
 def _image_store(info: Mapping[str, Any]) -> str:
@@ -273,7 +274,7 @@ def absence(host: SwarmHost) -> str:
         cure = f"start its engine, or docker node rm {host.identity}"
         return f"the Swarm says that it is {host.state}: {cure}"
     if host.availability != ACTIVE:
-        cure = f"docker node update --availability active {host.name}"
+        cure = f"docker node update --availability active {host.identity}"
         return f"its availability is {host.availability}: {cure}"
     return ""
 
@@ -285,7 +286,7 @@ def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
     except AddressValueError:
         yield (
             f"its address {host.address} is not IPv4: docker node update --label-add "
-            f"{ADDRESS_LABEL}=ADDRESS {host.name}"
+            f"{ADDRESS_LABEL}=ADDRESS {host.identity}"
         )
     if host.architecture != like.architecture:
         yield (

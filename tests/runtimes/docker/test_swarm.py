@@ -89,8 +89,16 @@ def test_a_host_that_has_joined_but_not_reported_yet_is_left_out() -> None:
             "its architecture is x86_64, that of pi-2 aarch64",
             "leave it out, docker node update --availability drain tgap3c",
         ),
-        ({"address": "fe80::2"}, "its address fe80::2 is not IPv4", f"{ADDRESS_LABEL}=ADDRESS"),
-        ({"address": "pi-2.lan"}, "its address pi-2.lan is not IPv4", f"{ADDRESS_LABEL}=ADDRESS"),
+        (
+            {"address": "fe80::2"},
+            "its address fe80::2 is not IPv4",
+            f"{ADDRESS_LABEL}=ADDRESS tgap3c",
+        ),
+        (
+            {"address": "pi-2.lan"},
+            "its address pi-2.lan is not IPv4",
+            f"{ADDRESS_LABEL}=ADDRESS tgap3c",
+        ),
         ({"version": "28.1.0"}, "its engine is 28.1.0", "install the same"),
         (
             {"image_store": "containerd"},
@@ -119,8 +127,8 @@ def test_what_the_swarm_says_against_a_host(changes: dict[str, Any], lack: str, 
     ("changes", "why", "cure"),
     [
         ({"state": "down"}, "the Swarm says that it is down", "docker node rm tgap3c"),
-        ({"availability": "drain"}, "its availability is drain", "--availability active pi-2"),
-        ({"availability": "pause"}, "its availability is pause", "--availability active pi-2"),
+        ({"availability": "drain"}, "its availability is drain", "--availability active tgap3c"),
+        ({"availability": "pause"}, "its availability is pause", "--availability active tgap3c"),
     ],
 )
 def test_why_runs_leave_a_host_out(changes: dict[str, Any], why: str, cure: str) -> None:
