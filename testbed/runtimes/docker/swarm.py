@@ -271,7 +271,7 @@ def _image_of(engine: APIClient) -> str:
 def absence(host: SwarmHost) -> str:
     """Return why the Swarm itself gives a host nothing, with how to fix it; empty if it does."""
     if host.state != READY:
-        cure = f"start its engine, or docker node rm {host.identity}"
+        cure = f"start its engine and wait until it reports, or docker node rm {host.identity}"
         return f"the Swarm says that it is {host.state}: {cure}"
     if host.availability != ACTIVE:
         cure = f"docker node update --availability active {host.identity}"
