@@ -49,5 +49,5 @@ def _row(host: SwarmHost) -> tuple[str, ...]:
         labels or "none",
         host.availability if host.state == "ready" else host.state,
         host.version,
-        host.image or "none",
+        host.image or ("none" if host.image_store else "unknown"),
     )

@@ -120,7 +120,8 @@ def _check_underlay(host: Sockets, tunnel: Tunnel) -> None:
     """Reject an address that no interface has, or whose interface has too small an MTU."""
     least = tunnel.mtu + VXLAN_HEADER_BYTES
     addresses = host.rtnetlink.ask(request(Kind.GET_ADDRESS, Flag.DUMP))
-    found = [one for one in addresses if one.get_attr("IFA_ADDRESS") == tunnel.address]
+    # IFA_ADDRESS is that of the other end if the interface is a point-to-point link.
+    found = [one for one in addresses if one.get_attr("IFA_LOCAL") == tunnel.address]
     if not found:
         raise HostError(
             f"no interface of this host has the address {tunnel.address}.",

@@ -24,9 +24,12 @@ NONE_AWAITED = (
 
 def first(reasons: Sequence[str], others: str) -> Iterator[str]:
     """Yield the first reasons of a kind, and the number of the others."""
-    yield from reasons[:MOST_ALIKE]
-    if len(reasons) > MOST_ALIKE:
-        yield others.format(len(reasons) - MOST_ALIKE)
+    others_count = len(reasons) - MOST_ALIKE
+    if others_count > 1:
+        yield from reasons[:MOST_ALIKE]
+        yield others.format(others_count)
+    else:
+        yield from reasons
 
 
 def clocks(measured: Measurements) -> Iterator[str]:

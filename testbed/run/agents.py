@@ -38,7 +38,7 @@ def connect(
         return here
     from testbed.runtimes import Docker
     from testbed.runtimes.docker.remote import connect_agent
-    from testbed.runtimes.docker.swarm import drained_hosts
+    from testbed.runtimes.docker.swarm import DrainedHosts
 
     agents, lost = {plan.hosts[0].name: here}, {}
     try:
@@ -63,6 +63,6 @@ def connect(
         records=folder if controls else None,
         goes_on=not controls,
         goes_on_later=runtime.swarm is not None and runtime.swarm.on_lost == "continue",
-        drained=drained_hosts if controls else dict,
+        drained=DrainedHosts() if controls else dict,
         lost=lost,
     )

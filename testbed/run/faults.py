@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf
 
-from testbed.errors import HostError, NodeError
+from testbed.errors import HostError, HostLostError, NodeError
 from testbed.faults import (
     ChangedLink,
     Freeze,
@@ -263,8 +263,9 @@ class Faults(Sink):
             NodeError: a fault could not be applied or undone.
         """
         for worker, planned in self._crashed:
-            self.nodes.freeze(f"w{worker}", for_good=False)  # the parameter server knows of it
-            self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
+            with suppress(HostLostError):  # its end is reported next
+                self.nodes.freeze(f"w{worker}", for_good=False)  # the parameter server knows of it
+                self.recorder.event(self.timeline.crash(worker, planned=planned, actual=self.now))
         self._crashed.clear()
         if self._ended < inf:
             for action in self.timeline.due(self._ended):
@@ -274,7 +275,8 @@ class Faults(Sink):
             self.recorder.event(self.timeline.carry_out(action, self.nodes, clock=lambda: self.now))
         for (_, worker), (at, fault) in list(self._undo_at.items()):
             if at <= self.now:
-                self._undo(fault, worker, planned=at)
+                with suppress(HostLostError):
+                    self._undo(fault, worker, planned=at)
         for request in asked(self.folder):
             answer(self.folder, request, self._do(request))
 

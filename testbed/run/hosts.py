@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,13 +112,15 @@ def copy_image_to(hosts: Sequence[HostSpec], image: str, *, phase: Callable[[str
     Raises:
         HostError: an engine does not answer, or has no space.
     """
-    from testbed.runtimes.docker.copies import copy_image
+    from testbed.runtimes.docker.copies import COPY_SECONDS, copy_image
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.remote import naming
 
+    # An engine is silent while it writes the layers to its disk.
+    slowly = partial(connect, call_seconds=COPY_SECONDS)
     for host in hosts:
         if not host.here:
-            with naming(host), connect() as here, connect(host.engine) as there:
+            with naming(host), slowly() as here, slowly(host.engine) as there:
                 copy_image(here, there, image, phase=phase, to=host.name)
 
 
@@ -130,11 +133,11 @@ def copy_data_to(
         DataError: it is damaged.
         HostError, NodeError: an engine does not answer, or has no space, or the copy differs.
     """
-    from testbed.runtimes.docker.copies import copy_data
+    from testbed.runtimes.docker.copies import COPY_SECONDS, copy_data
     from testbed.runtimes.docker.engine import connect
     from testbed.runtimes.docker.remote import naming
 
     for host in hosts:
         if not host.here:
-            with naming(host), connect(host.engine) as engine:
+            with naming(host), connect(host.engine, call_seconds=COPY_SECONDS) as engine:
                 copy_data(engine, host, data, image, phase=phase)

@@ -95,6 +95,18 @@ def test_a_host_that_cannot_carry_the_tunnel_is_refused(
     assert cure in refused.value.hint
 
 
+def test_a_point_to_point_link_has_the_address_of_this_end(
+    cable: tuple[Any, Any], iproute: Callable[..., Any]
+) -> None:
+    with iproute(cable[0].pid) as ip:
+        (index,) = ip.link_lookup(ifname="cable")
+        ip.addr("add", index=index, local="10.99.0.1", address="10.99.0.2", prefixlen=32)
+    with scratch():
+        Switch.build(tunnel=Tunnel(77, "10.99.0.1", MTU), host=cable[0].pid)
+    with scratch(), pytest.raises(HostError, match=r"has the address 10\.99\.0\.2"):
+        Switch.build(tunnel=Tunnel(77, "10.99.0.2", MTU), host=cable[0].pid)
+
+
 def test_two_runs_of_one_number_are_refused(cable: tuple[Any, Any]) -> None:
     tunnel = Tunnel(77, "10.0.0.1", MTU)
     with scratch():

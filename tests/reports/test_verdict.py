@@ -235,6 +235,7 @@ def test_hundreds_of_nodes_are_summarized() -> None:
     assert reasons(rejected=rejected[:3]) == tuple(
         f"A push of w{index} was rejected: NaN." for index in range(3)
     )
+    assert reasons(rejected=rejected[:4])[3:] == ("A push of w3 was rejected: NaN.",)
     assert reasons(rejected=rejected)[2:] == (
         "A push of w2 was rejected: NaN.",
         "Pushes of 98 other nodes were rejected, too.",

@@ -38,7 +38,7 @@ ANNOUNCED_SECONDS = 5.0
 """Between two announcements of how much has been copied."""
 
 COPY_SECONDS = 3600.0
-"""A container for a copy that is older was left by a controller that was killed."""
+"""A copy takes less: a container for one that is older was left by a controller that was killed."""
 
 IN_USE = 409
 

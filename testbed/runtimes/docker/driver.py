@@ -191,7 +191,7 @@ class DockerDriver:
             if not others:  # first: what is here is the only record of them
                 with keeping_first(engine, folder):
                     removed = remove_everywhere(labelled_hosts(engine, folder), folder)
-            there = remove_run(engine, folder, deadline=time.monotonic() + STOP_SECONDS)
+            there = remove_run(engine, folder)
             for _ in attempts(folder, within_seconds=STOP_SECONDS):
                 with folder.locked() as mine:
                     if mine:
@@ -282,5 +282,5 @@ def _remove_late(engine: APIClient, folder: RunFolder) -> None:
     """
     until = time.monotonic() + LATE_SECONDS
     while time.monotonic() < until:
-        remove_run(engine, folder, deadline=until + STOP_SECONDS)
+        remove_run(engine, folder)
         time.sleep(POLL_SECONDS)

@@ -33,7 +33,6 @@ ABSENT_CPUS = re.compile(
     r"Requested CPUs are not available - requested (\S+), available: (\S+?)\.?$"
 )
 
-
 LACKS = (
     (
         FULL,
@@ -76,15 +75,14 @@ def engine_faults(doing: str, *, product: str = "") -> Iterator[None]:
         raise refused(doing, error.explanation or str(error), product=product) from error
     except (DockerException, RequestException, HTTPError, HTTPException, OSError) as error:
         name = product or answering()
-        tool = name.lower()
         if _is_late(error):
             raise NoEngineError(
                 f"The {name} engine did not answer in time while {doing}.",
-                hint=f"Restart it (sudo systemctl restart {tool}), or use `runtime: native`.",
+                hint=f"Restart it (sudo systemctl restart {name.lower()}), or {NATIVE}.",
             ) from error
         raise NoEngineError(
             f"The connection to the {name} engine was lost while {doing}: {error}.",
-            hint=f"Is it running? See: {tool} version",
+            hint=f"Is it running? See: {name.lower()} version",
         ) from error
 
 
@@ -169,12 +167,17 @@ OLD_ROOTLESS = ("19.", "20.")
 """Versions of rootless Docker that reject ``--pid=host``: https://github.com/moby/moby/pull/41893."""
 
 
-def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECONDS) -> APIClient:
+def connect(
+    address: str | None = None,
+    *,
+    patience_seconds: float = PROBE_SECONDS,
+    call_seconds: float = CALL_SECONDS,
+) -> APIClient:
     """Return a client of the engine for up to THREADS threads. The caller must close it.
 
     Args:
         address: of another host's engine, see ``reach``; by default DOCKER_HOST, or the usual one.
-        patience_seconds: how long it may take to identify itself.
+        patience_seconds, call_seconds: its longest silence when asked what it is, and in calls.
 
     Raises:
         HostError: no engine answers there, or that one cannot host runs; says what to do.
@@ -183,7 +186,7 @@ def connect(address: str | None = None, *, patience_seconds: float = PROBE_SECON
     version = _ask_version(path, patience_seconds)
     refuse(describe(address, patience_seconds=patience_seconds))
     _product_at(path)  # remembered, also for when it no longer answers
-    return _client(path, version, CALL_SECONDS)
+    return _client(path, version, call_seconds)
 
 
 def socket_path(address: str | None = None) -> str:
@@ -206,7 +209,7 @@ def socket_path(address: str | None = None) -> str:
 def describe(
     address: str | None = None, *, patience_seconds: float = PROBE_SECONDS
 ) -> Mapping[str, Any]:
-    """Return the output of ``docker info``; the arguments and errors as for ``connect``."""
+    """Return ``docker info``, known until ``forget``; arguments and errors as for ``connect``."""
     path = socket_path(address)
     with engine_faults("asking what it is", product="Docker"):
         return _ask_info(path, Path(path).stat().st_ctime_ns, patience_seconds)
@@ -227,6 +230,10 @@ def _ask_info(path: str, made_ns: int, patience_seconds: float) -> Mapping[str, 
             present = own.json()["host"]["cgroupControllers"]
             return {**info, **{limit: name in present for limit, name in CONTROLLER_OF.items()}}
     return within(info, find_delegated_to(Path(path).stat().st_uid)) if is_rootless(info) else info
+
+
+forget = _ask_info.cache_clear
+"""Have engines asked again what they are: one can join a Swarm without being restarted."""
 
 
 def find_delegated_to(uid: int, mounts: Path = MOUNTS) -> frozenset[str] | None:
@@ -359,8 +366,8 @@ def has_controllers_in_both() -> bool:
 
 def start_or_install(path: str | None = None) -> str:
     """Return how to get an engine on this machine, whose programs are searched for in ``path``."""
-    where = BASE["PATH"] if path is None else path
-    installed = any(shutil.which(name, path=where) for name in ("dockerd", "docker"))
+    programs = ("dockerd", "docker")
+    installed = any(shutil.which(name, path=path or BASE["PATH"]) for name in programs)
     return "Start it (sudo systemctl start docker)" if installed else INSTALL
 
 

@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError, NodeError, TestbedError
+from testbed.runtimes.base import STOP_SECONDS
 from testbed.runtimes.docker.containers import (
     AGENT,
     CONTROLLER,
@@ -215,31 +217,36 @@ def exit_status_of_agent(engine: APIClient, folder: RunFolder) -> int | None:
 
 
 def remove_run(
-    engine: APIClient, folder: RunFolder, *, deadline: float, controller: str = ""
+    engine: APIClient,
+    folder: RunFolder,
+    *,
+    patience_seconds: float = STOP_SECONDS,
+    controller: str = "",
 ) -> bool:
     """Remove every container of a run in any state; return whether there was any.
 
     Raises:
-        HostError: a container still exists at ``deadline`` (``time.monotonic``); names it.
+        HostError: some still exist, and none has gone for ``patience_seconds``; names one.
     """
-    there = False
+    fewest, deadline, left = inf, inf, dict[str, str]()
     while found := containers_of(engine, folder, controller):
-        there = True
-        agents = [one for one in found if one.role == AGENT]
-        in_parallel(lambda one: _let_end(engine, one), agents)
-        left: dict[str, str] = {}
-        for some in (agents, [one for one in found if one.role != AGENT]):
-            refusals = in_parallel(lambda one: remove(engine, one.identity), some)
-            left |= {one.name: why for one, why in zip(some, refusals, strict=True) if why}
-        if left and time.monotonic() > deadline:
+        if len(found) < fewest:  # another client may be removing them, too
+            fewest, deadline = len(found), time.monotonic() + patience_seconds
+        elif left and time.monotonic() > deadline:
             name, why = next(iter(left.items()))
             raise HostError(
                 f"the container {name} of {folder.name} cannot be removed: {why}.",
                 hint=f"Try `docker rm -f {name}`, then run `testbed down` again.",
             )
+        agents = [one for one in found if one.role == AGENT]
+        in_parallel(lambda one: _let_end(engine, one), agents)
+        left = {}
+        for some in (agents, [one for one in found if one.role != AGENT]):
+            refusals = in_parallel(lambda one: remove(engine, one.identity), some)
+            left |= {one.name: why for one, why in zip(some, refusals, strict=True) if why}
         if left:  # if not, only check that all are removed
             time.sleep(RETRY_SECONDS)
-    return there
+    return fewest < inf
 
 
 @contextmanager

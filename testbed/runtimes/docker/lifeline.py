@@ -28,7 +28,7 @@ from testbed.runtimes.agent.settings import (
     MARK,
     OWN_FAILURE,
 )
-from testbed.runtimes.base import STOP_SECONDS, Lifeline, Start
+from testbed.runtimes.base import Lifeline, Start
 from testbed.runtimes.docker.containers import SECCOMP, Container
 from testbed.runtimes.docker.engine import answering, connect
 from testbed.runtimes.docker.lifecycle import (
@@ -70,10 +70,9 @@ class DockerLifeline(Lifeline):
         return self
 
     def stop(self) -> None:
-        deadline = time.monotonic() + STOP_SECONDS
         self._hang_up()
         with connect() as engine:
-            remove_run(engine, self.folder, deadline=deadline)
+            remove_run(engine, self.folder)
         if self._pidfd is not None and not has_ended(self._pidfd, END_SECONDS):
             raise HostError(f"the agent (process {self._pid}) was killed but does not end.")
         clear(self.folder)

@@ -29,7 +29,7 @@ from testbed.runtimes.agent.client import AgentClient, Waiting
 from testbed.runtimes.agent.hosts import leave_out
 from testbed.runtimes.agent.lines import Lines
 from testbed.runtimes.agent.settings import AGENT_LOG, AGENT_SOCKET, LIFELINE_SOCKET
-from testbed.runtimes.base import STOP_SECONDS, container_name
+from testbed.runtimes.base import container_name
 from testbed.runtimes.docker.archives import get_file, get_models, put_empty, put_folder
 from testbed.runtimes.docker.containers import (
     AGENT,
@@ -250,8 +250,7 @@ def remove_there(host: HostSpec, folder: RunFolder) -> bool:
     with naming(host), connect(host.engine) as engine:
         with suppress(*FAILURES):  # it must not prevent the removal
             _keep_files(engine, host, folder)
-        until = time.monotonic() + STOP_SECONDS
-        there = remove_run(engine, folder, deadline=until, controller=host.controller)
+        there = remove_run(engine, folder, controller=host.controller)
         with container_faults("a run"):
             for volume in _volumes(engine, folder, host):
                 there = True

@@ -7,16 +7,18 @@ has a label with the address of its engine, see ``reach``.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from ipaddress import AddressValueError, IPv4Address
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
 from testbed.runtimes.docker.containers import LABEL
-from testbed.runtimes.docker.engine import connect, describe, engine_faults
+from testbed.runtimes.docker.engine import connect, describe, engine_faults, forget
 from testbed.runtimes.docker.image import check_image
 from testbed.runtimes.docker.reach import NoEngineError
 from testbed.runtimes.parallel import in_parallel
@@ -28,8 +30,11 @@ if TYPE_CHECKING:
 
 ENGINE_LABEL = f"{LABEL}engine"
 ADDRESS_LABEL = f"{LABEL}address"
-ACTIVE, READY, DRAIN = "active", "ready", "drain"
+ACTIVE, READY, DRAIN, LOCKED = "active", "ready", "drain", "locked"
 CPU_NANOS = 1e9
+CONTAINERD = ["driver-type", "io.containerd.snapshotter.v1"]
+"""In ``docker info`` of an engine whose images containerd keeps."""
+
 START = "Start it, or what forwards its socket"
 
 
@@ -38,12 +43,15 @@ class SwarmHost:
     """One node of the Swarm.
 
     Attributes:
-        identity: the Swarm's own name for it.
+        identity: the Swarm's own name for it. Commands have it: a host that has joined again is
+            listed twice under its name.
         address: at which other hosts reach it: that of its label, or its IP address in the Swarm.
         engine: address of its engine, see ``reach``; empty if its node has no label.
         labels: of the Swarm's node.
         cpus, memory_bytes: what its engine has.
         version: of its engine.
+        image_store: ``containerd``, or ``docker`` for one of Docker's own storage drivers; empty if
+            it was not asked. The ID of an image is another one in the other.
         availability: ``active``, ``pause`` or ``drain``.
         state: ``ready``, ``down``, ``unknown`` or ``disconnected``.
         here: whether it is the host of the engine at DOCKER_HOST.
@@ -65,13 +73,14 @@ class SwarmHost:
     availability: str
     state: str
     here: bool = False
+    image_store: str = ""
     image: str = ""
     lacks: tuple[str, ...] = ()
     left_out: str = ""
 
     @property
     def drain(self) -> str:
-        """The command that has runs leave it out; by ID, as two hosts may have one name."""
+        """The command that has runs leave it out."""
         return f"docker node update --availability drain {self.identity}"
 
     @property
@@ -97,11 +106,12 @@ def find_hosts(address: str | None = None) -> tuple[SwarmHost, ...]:
     Raises:
         HostError: no engine answers there, or it is not a manager of a Swarm.
     """
+    forget()
     with connect(address) as engine:
         info = describe(address)
         hosts = [from_swarm(node, here=info["Swarm"]["NodeID"]) for node in nodes_of(engine, info)]
     hosts.sort(key=lambda host: (not host.here, host.name))
-    hosts = [replace(host, engine="") if host.here else host for host in hosts]
+    hosts[0] = replace(hosts[0], engine="", image_store=_image_store(info))
     return told_apart(in_parallel(lambda host: _examine(host, address, like=hosts[0]), hosts))
 
 
@@ -128,9 +138,10 @@ def nodes_of(engine: APIClient, info: Mapping[str, Any]) -> list[dict[str, Any]]
     swarm = info.get("Swarm") or {}
     if swarm.get("LocalNodeState") != ACTIVE:
         state = swarm.get("LocalNodeState") or "inactive"
+        create = "Create one (docker swarm init), and join other hosts (docker swarm join)."
         raise HostError(
             f"this host is not a node of a Docker Swarm: its engine says {state}.",
-            hint="Create one (docker swarm init), and join other hosts (docker swarm join).",
+            hint="Unlock it: docker swarm unlock" if state == LOCKED else create,
         )
     if not swarm.get("ControlAvailable"):
         managers = ", ".join(one["Addr"] for one in swarm.get("RemoteManagers") or ())
@@ -144,12 +155,27 @@ def nodes_of(engine: APIClient, info: Mapping[str, Any]) -> list[dict[str, Any]]
         return found
 
 
-def drained_hosts() -> dict[str, str]:
-    """Return why hosts of the Swarm are to be left, by name; none if its manager does not say."""
-    with suppress(HostError), connect() as engine, engine_faults("listing the nodes of the Swarm"):
-        hosts = [from_swarm(node, here="") for node in engine.nodes()]
-        return drained(hosts)
-    return {}
+class DrainedHosts:
+    """Why hosts of the Swarm are to be left, by name; none if its manager does not say.
+
+    A call returns what the manager answered last, and asks again in a thread: without a quorum, the
+    answer takes long, and faults and recorded links must not be late.
+    """
+
+    def __init__(self) -> None:
+        self._drained: dict[str, str] = {}
+        self._asking = Thread()
+
+    def __call__(self) -> Mapping[str, str]:
+        if not self._asking.is_alive():
+            self._asking = Thread(target=self._ask, daemon=True)
+            self._asking.start()
+        return self._drained
+
+    def _ask(self) -> None:
+        doing = "listing the nodes of the Swarm"
+        with suppress(HostError), connect() as engine, engine_faults(doing):
+            self._drained = drained([from_swarm(node, here="") for node in engine.nodes()])
 
 
 def drained(hosts: Sequence[SwarmHost]) -> dict[str, str]:
@@ -162,19 +188,19 @@ def drained(hosts: Sequence[SwarmHost]) -> dict[str, str]:
 def from_swarm(node: Mapping[str, Any], *, here: str) -> SwarmHost:
     """Return a host from a node of the engine's API; ``here`` is the ID of this host's node."""
     described, spec, status = node["Description"], node["Spec"], node["Status"]
-    labels, resources = spec.get("Labels") or {}, described["Resources"]
-    return SwarmHost(
-        name=described["Hostname"],
+    labels, resources = spec.get("Labels") or {}, described.get("Resources") or {}
+    return SwarmHost(  # one that has joined, but not reported yet, has no description
+        name=described.get("Hostname") or node["ID"],
         identity=node["ID"],
         address=labels.get(ADDRESS_LABEL)
         or (node.get("ManagerStatus") or {}).get("Addr", "").rpartition(":")[0]
         or status.get("Addr", ""),
         engine=labels.get(ENGINE_LABEL, ""),
         labels={name: text for name, text in labels.items() if not name.startswith(LABEL)},
-        cpus=resources["NanoCPUs"] / CPU_NANOS,
-        memory_bytes=resources["MemoryBytes"],
-        architecture=described["Platform"]["Architecture"],
-        version=described["Engine"]["EngineVersion"],
+        cpus=resources.get("NanoCPUs", 0) / CPU_NANOS,
+        memory_bytes=resources.get("MemoryBytes", 0),
+        architecture=(described.get("Platform") or {}).get("Architecture", ""),
+        version=(described.get("Engine") or {}).get("EngineVersion", ""),
         availability=spec["Availability"],
         state=status["State"],
         here=node["ID"] == here,
@@ -205,6 +231,7 @@ def _examine(host: SwarmHost, here: str | None, *, like: SwarmHost) -> SwarmHost
                 image=_image_of(engine),
                 architecture=found["Architecture"],
                 version=found["ServerVersion"],
+                image_store=_image_store(found),
             )
             return _lacking(host, *differences(host, like))
     except HostError as error:
@@ -226,7 +253,12 @@ def _of_another(host: SwarmHost, found: Mapping[str, Any]) -> str:
 
 
 def _label(host: SwarmHost, address: str) -> str:
-    return f"docker node update --label-add {ENGINE_LABEL}={address} {host.name}"
+    return f"docker node update --label-add {ENGINE_LABEL}={address} {host.identity}"
+
+
+def _image_store(info: Mapping[str, Any]) -> str:
+    """Return where an engine with this ``docker info`` keeps images."""
+    return "containerd" if CONTAINERD in (info.get("DriverStatus") or ()) else "docker"
 
 
 def _image_of(engine: APIClient) -> str:
@@ -239,10 +271,10 @@ def _image_of(engine: APIClient) -> str:
 def absence(host: SwarmHost) -> str:
     """Return why the Swarm itself gives a host nothing, with how to fix it; empty if it does."""
     if host.state != READY:
-        cure = f"start its engine, or docker node rm {host.identity}"
+        cure = f"start its engine and wait until it reports, or docker node rm {host.identity}"
         return f"the Swarm says that it is {host.state}: {cure}"
     if host.availability != ACTIVE:
-        cure = f"docker node update --availability active {host.name}"
+        cure = f"docker node update --availability active {host.identity}"
         return f"its availability is {host.availability}: {cure}"
     return ""
 
@@ -254,7 +286,7 @@ def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
     except AddressValueError:
         yield (
             f"its address {host.address} is not IPv4: docker node update --label-add "
-            f"{ADDRESS_LABEL}=ADDRESS {host.name}"
+            f"{ADDRESS_LABEL}=ADDRESS {host.identity}"
         )
     if host.architecture != like.architecture:
         yield (
@@ -264,6 +296,13 @@ def differences(host: SwarmHost, like: SwarmHost) -> Iterator[str]:
     if host.version != like.version:
         yield (
             f"its engine is {host.version}, that of {like.name} {like.version}: install the same"
+        )
+    if host.image_store and host.image_store != like.image_store:
+        wanted = json.dumps({"features": {"containerd-snapshotter": host.image_store == "docker"}})
+        yield (
+            f"its engine keeps images in {host.image_store}'s store, that of {like.name} in "
+            f"{like.image_store}'s, where they have other IDs: {wanted} in its "
+            "/etc/docker/daemon.json, and restart it"
         )
 
 

@@ -19,7 +19,6 @@ from socketserver import UnixStreamServer
 from typing import Any, ClassVar
 
 import pytest
-from docker.errors import APIError
 
 from testbed.errors import HostError, NodeError
 from testbed.runtimes.docker.abilities import EngineLimits, check_abilities, limits_in
@@ -36,7 +35,6 @@ from testbed.runtimes.docker.engine import (
     start_or_install,
     within,
 )
-from testbed.runtimes.docker.lifecycle import observe
 from testbed.values.topology import NodeSpec
 from testbed.values.units import Size
 
@@ -148,22 +146,6 @@ def test_errors_name_the_product_that_answers_also_when_it_no_longer_does(
     assert str(error) == "w3: the Podman engine refused: something new."
 
 
-def test_an_engine_is_asked_again_if_a_container_ends_while_it_answers() -> None:
-    """What Podman 4.3 says when that happens, which is seldom."""
-    reason = "read /proc/18359/cgroup: no such process"
-    answers = iter([APIError("500", explanation=reason), APIError("500", explanation=reason), [3]])
-
-    def ask() -> Any:
-        if isinstance(answer := next(answers), APIError):
-            raise answer
-        return answer
-
-    assert observe(ask) == [3]
-    answers = iter([APIError("500", explanation="no space left on device"), [4]])
-    with pytest.raises(APIError, match="no space"):
-        observe(ask)
-
-
 def test_an_engine_is_asked_once_what_it_is(tmp_path: Path) -> None:
     own = {"host": {"cgroupControllers": ["memory", "pids"]}}
     told = {"BuildahVersion": "1.28", "CgroupVersion": "2", "CpuCfsQuota": False}
@@ -238,6 +220,23 @@ def test_an_engine_that_hangs_times_out(tmp_path: Path) -> None:
         with pytest.raises(HostError, match=r"The Docker engine did not answer in time"):
             connect(f"unix://{tmp_path}/docker.sock", patience_seconds=0.2)
     assert PROBE_SECONDS <= 10
+
+
+def test_an_engine_may_be_silent_for_as_long_as_the_client_of_a_call_allows(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "docker.sock"
+    with answers({"/_ping": "OK", "/info": {}}, path):
+        engine = connect(f"unix://{path}", call_seconds=0.2)
+    path.unlink()
+    with engine, socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with (
+            pytest.raises(HostError, match=r"did not answer in time while copying"),
+            engine_faults("copying"),
+        ):
+            engine.images()
 
 
 @pytest.mark.root

@@ -19,7 +19,9 @@ import pytest
 from testbed.errors import HostError
 from testbed.runtimes.docker.swarm import (
     ADDRESS_LABEL,
+    CONTAINERD,
     ENGINE_LABEL,
+    DrainedHosts,
     SwarmHost,
     absence,
     differences,
@@ -69,6 +71,16 @@ def test_a_manager_has_the_address_at_which_it_manages() -> None:
     assert (found.address, found.here) == ("10.0.0.1", True)
 
 
+def test_a_host_that_has_joined_but_not_reported_yet_is_left_out() -> None:
+    joining = {**NODE, "Description": {"Platform": {}, "Resources": {}, "Engine": {}}}
+    joining["Status"] = {"State": "unknown", "Addr": "10.0.0.3"}
+    host = from_swarm(joining, here="")
+    assert (host.name, host.cpus, host.memory_bytes, host.version) == ("tgap3c", 0, 0, "")
+    assert from_swarm({**joining, "Description": {}}, here="") == host
+    assert absence(host).startswith("the Swarm says that it is unknown")
+    assert drained([host]) == {}
+
+
 @pytest.mark.parametrize(
     ("changes", "lack", "cure"),
     [
@@ -77,14 +89,35 @@ def test_a_manager_has_the_address_at_which_it_manages() -> None:
             "its architecture is x86_64, that of pi-2 aarch64",
             "leave it out, docker node update --availability drain tgap3c",
         ),
-        ({"address": "fe80::2"}, "its address fe80::2 is not IPv4", f"{ADDRESS_LABEL}=ADDRESS"),
-        ({"address": "pi-2.lan"}, "its address pi-2.lan is not IPv4", f"{ADDRESS_LABEL}=ADDRESS"),
+        (
+            {"address": "fe80::2"},
+            "its address fe80::2 is not IPv4",
+            f"{ADDRESS_LABEL}=ADDRESS tgap3c",
+        ),
+        (
+            {"address": "pi-2.lan"},
+            "its address pi-2.lan is not IPv4",
+            f"{ADDRESS_LABEL}=ADDRESS tgap3c",
+        ),
         ({"version": "28.1.0"}, "its engine is 28.1.0", "install the same"),
+        (
+            {"image_store": "containerd"},
+            "its engine keeps images in containerd's store, that of pi-2 in docker's",
+            '{"features": {"containerd-snapshotter": false}} in its /etc/docker/daemon.json',
+        ),
+        (
+            {"image_store": "docker"},
+            "its engine keeps images in docker's store, that of pi-2 in containerd's",
+            '{"features": {"containerd-snapshotter": true}} in its /etc/docker/daemon.json',
+        ),
     ],
 )
 def test_what_the_swarm_says_against_a_host(changes: dict[str, Any], lack: str, cure: str) -> None:
     host = from_swarm(NODE, here="")
     assert list(differences(host, host)) == []
+    if store := changes.get("image_store"):
+        host = replace(host, image_store={"containerd": "docker", "docker": "containerd"}[store])
+        assert list(differences(replace(host, image_store=""), host)) == []  # it was not asked
     (found,) = differences(replace(host, **changes), host)
     assert found.startswith(lack)
     assert cure in found
@@ -94,8 +127,8 @@ def test_what_the_swarm_says_against_a_host(changes: dict[str, Any], lack: str, 
     ("changes", "why", "cure"),
     [
         ({"state": "down"}, "the Swarm says that it is down", "docker node rm tgap3c"),
-        ({"availability": "drain"}, "its availability is drain", "--availability active pi-2"),
-        ({"availability": "pause"}, "its availability is pause", "--availability active pi-2"),
+        ({"availability": "drain"}, "its availability is drain", "--availability active tgap3c"),
+        ({"availability": "pause"}, "its availability is pause", "--availability active tgap3c"),
     ],
 )
 def test_why_runs_leave_a_host_out(changes: dict[str, Any], why: str, cure: str) -> None:
@@ -128,6 +161,7 @@ def test_two_hosts_of_one_name_are_refused_but_not_one_that_has_joined_again() -
     [
         ({}, "not a node of a Docker Swarm", "docker swarm init"),
         ({"LocalNodeState": "inactive"}, "its engine says inactive", "docker swarm join"),
+        ({"LocalNodeState": "locked"}, "its engine says locked", "docker swarm unlock"),
         (
             {"LocalNodeState": "active", "RemoteManagers": [{"Addr": "10.0.0.1:2377"}]},
             "whose managers are 10.0.0.1:2377",
@@ -222,6 +256,7 @@ def front(engine: str, path: Path, change: Callable[[Any], None], *, at: str) ->
     [
         ({"Architecture": "other"}, "its architecture is other, that of swarm-1"),
         ({"ServerVersion": "other"}, "its engine is other, that of swarm-1"),
+        ({"DriverStatus": [CONTAINERD]}, "its engine keeps images in containerd's store, that of"),
         ({"Swarm": {"NodeID": ""}}, "is not in a Swarm: if it is that of swarm-2, docker swarm"),
     ],
 )
@@ -234,3 +269,41 @@ def test_an_engine_of_another_kind_than_the_swarm_says(
         labelled(here, Labels={ENGINE_LABEL: address}),
     ):
         assert lack in find_hosts(here)[1].lacks[0]
+
+
+@pytest.mark.docker
+@pytest.mark.root
+def test_an_engine_that_joins_a_swarm_is_seen_by_the_same_process(
+    swarm: list[str], tmp_path: Path
+) -> None:
+    joined = threading.Event()
+
+    def change(info: Any) -> None:
+        if not joined.is_set():
+            info["Swarm"] = {"LocalNodeState": "inactive"}
+
+    with front(swarm[0], tmp_path / "front", change, at="/info") as address:
+        with pytest.raises(HostError, match="docker swarm init"):
+            find_hosts(address)
+        joined.set()
+        assert [host.name for host in find_hosts(address)] == ["swarm-1", "swarm-2"]
+
+
+@pytest.mark.docker
+@pytest.mark.root
+def test_a_manager_that_is_slow_to_answer_is_not_waited_for(
+    swarm: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Callable[[Callable[[], Any]], Any],
+) -> None:
+    here, answered = swarm[0], threading.Event()
+    found = DrainedHosts()
+    with (
+        front(here, tmp_path / "front", lambda _: answered.wait(), at="/nodes") as address,
+        labelled(here, Availability="drain"),
+    ):
+        monkeypatch.setenv("DOCKER_HOST", address)
+        assert [found(), found()] == [{}, {}]
+        answered.set()
+        assert eventually(found) == {"swarm-2": "the Swarm drains it"}
