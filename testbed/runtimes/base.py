@@ -227,4 +227,7 @@ class RuntimeDriver(Protocol):
         """Return the names of all runs that have something on this host, also without a folder."""
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        """Return the runs that have something on this host, but whose folder was deleted."""
+        """Return the runs that have something on this host of which nothing is in charge.
+
+        Their folder was deleted, or its lock is free.
+        """
