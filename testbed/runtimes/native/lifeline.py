@@ -66,23 +66,31 @@ class NativeLifeline(Lifeline):
         cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
     ) -> Self:
         """Spawn the agent with these settings, record it, and wait until it answers."""
-        try:
-            lifeline = cls._spawn(folder, groups, start=start, settings=settings)
-        except OSError as error:
-            raise HostError(
-                f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
-            ) from None
-        with lifeline.undone_on_failure():
-            lifeline._commit(start.deadline_seconds)
+        with ExitStack() as emptied:
+            try:
+                lifeline = cls._spawn(folder, groups, emptied, start=start, settings=settings)
+            except OSError as error:
+                raise HostError(
+                    f"{error.filename or folder.path}: {error.strerror}; the agent cannot be "
+                    "started."
+                ) from None
+            with lifeline.undone_on_failure(), emptied:
+                lifeline._commit(start.deadline_seconds)
         return lifeline
 
     @classmethod
     def _spawn(
-        cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
+        cls,
+        folder: RunFolder,
+        groups: RunGroups,
+        emptied: ExitStack,
+        *,
+        start: Start,
+        settings: AgentSettings,
     ) -> Self:
         lock = take_lock(folder)
         try:
-            groups.empty_parent_group()
+            emptied.enter_context(groups.empty_parent_group())
             spawned = _execute(folder, start, settings, lock=lock)
         except BaseException:
             os.close(lock)
