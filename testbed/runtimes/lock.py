@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from testbed.errors import NodeError
 from testbed.host.process import Process, describe
 from testbed.runtimes.agent.settings import all_of
+from testbed.telemetry.files import is_gone
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02
@@ -73,6 +74,14 @@ def is_controlled(folder: RunFolder) -> bool:
     except (FileNotFoundError, PermissionError):  # there is none; it is another user's
         return False
     return controller is not None and controller.alive()
+
+
+def is_orphan(folder: RunFolder) -> bool:
+    """Return whether no process is in charge of a run: its folder was deleted, or its lock is free.
+
+    False if this user may not take the lock.
+    """
+    return is_gone(folder.path) or (os.access(folder.lock, os.W_OK) and not folder.alive())
 
 
 def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:

@@ -278,13 +278,6 @@ class RunFolder:
         with self.locked(shared=True) as free:
             return not free
 
-    def is_orphan(self) -> bool:
-        """Whether what the run has left is nobody's: its folder was deleted, or its lock is free.
-
-        False if this user may not take the lock.
-        """
-        return is_gone(self.path) or (os.access(self.lock, os.W_OK) and not self.alive())
-
     @contextmanager
     def locked(self, *, shared: bool = False) -> Iterator[bool]:
         """Try to hold the run's lock; yield whether it is held here now.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from testbed.runtimes.lock import (
     controlling,
     holding_lock,
     is_controlled,
+    is_orphan,
     take_lock,
 )
 from testbed.telemetry.folder import RunFolder
@@ -100,3 +102,12 @@ def test_a_killed_controller_does_not_control_the_run(
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(controller, 0)
     assert not is_controlled(folder)
+
+
+def test_a_run_is_an_orphan_without_its_folder_or_with_a_free_lock(folder: RunFolder) -> None:
+    assert not is_orphan(folder)  # there may be another folder of this path, as in a container
+    with holding_lock(folder):
+        assert not is_orphan(folder)
+    assert is_orphan(folder)
+    shutil.rmtree(folder.path)
+    assert is_orphan(folder)

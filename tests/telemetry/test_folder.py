@@ -3,7 +3,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -107,17 +106,6 @@ def test_a_run_is_alive_while_its_lock_is_held(tmp_path: Path) -> None:
         with folder.locked() as mine:
             assert not mine
     assert not folder.alive()
-
-
-def test_a_run_is_an_orphan_without_its_folder_or_with_a_free_lock(tmp_path: Path) -> None:
-    folder = make(tmp_path)
-    assert not folder.is_orphan()  # there may be another folder of this path, as in a container
-    with folder.lock.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert not folder.is_orphan()
-    assert folder.is_orphan()
-    shutil.rmtree(folder.path)
-    assert folder.is_orphan()
 
 
 def test_readers_do_not_mistake_each_other_for_the_run(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from testbed.runtimes.base import (
     Start,
     container_name,
 )
+from testbed.runtimes.lock import is_orphan
 from testbed.runtimes.lxc.containers import View, configuration
 from testbed.runtimes.lxc.doctor import examine_lxc, require_lxc
 from testbed.runtimes.lxc.groups import (
@@ -135,7 +136,7 @@ class LxcDriver(NativeDriver):
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
         folders = {RunFolder(one.folder) for one in find_records()}
-        return tuple({*super().find_orphans(), *filter(RunFolder.is_orphan, folders)})
+        return tuple({*super().find_orphans(), *filter(is_orphan, folders)})
 
     def _run_groups(self, folder: RunFolder, trees: tuple[Hierarchy, ...]) -> LxcGroups:
         return LxcGroups.of(folder.path, trees)

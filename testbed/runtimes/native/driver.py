@@ -26,7 +26,7 @@ from testbed.host.users import Users, find_users
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.agent.settings import OWN_CONTAINERS, all_of, find_agents, first_of
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
-from testbed.runtimes.lock import attempts
+from testbed.runtimes.lock import attempts, is_orphan
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
     clear,
@@ -112,7 +112,7 @@ class NativeDriver:
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
         folders = {settings.folder for _, settings in find_agents(self.agent_main)}
-        return tuple(filter(RunFolder.is_orphan, map(RunFolder, sorted(folders))))
+        return tuple(filter(is_orphan, map(RunFolder, sorted(folders))))
 
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         all_nodes = list(nodes)

@@ -223,18 +223,14 @@ def test_killing_the_agents_container(
         assert not role.alive()
 
 
-def test_what_nothing_is_in_charge_of_is_found_also_if_its_folder_exists(
-    driver: Any, start_run: Any, engine: Any, eventually: Eventually
-) -> None:
+def test_a_run_without_processes_is_an_orphan(driver: Any, start_run: Any, engine: Any) -> None:
     with start_run() as run:
-        run.launch("w0", "entries:wait")
-        engine.kill(f"testbed-{run.folder.name}-agent")
-        eventually(run.ended)
+        agent = f"testbed-{run.folder.name}-agent"
+        engine.kill(agent)
+        engine.wait(agent)
         assert run.folder not in driver.find_orphans()  # its controller lives
         run.lifeline.close()
         assert run.folder in driver.find_orphans()
-        driver.stop(run.folder)
-        assert run.folder not in driver.find_orphans()
 
 
 def test_an_agent_asked_to_stop_ends_its_roles_itself(
