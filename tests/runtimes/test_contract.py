@@ -17,6 +17,7 @@ import pytest
 
 from testbed.errors import HostError, NodeError
 from testbed.run.follow import running_nodes
+from testbed.run.interrupts import Interrupted, Interrupts
 from testbed.runtimes.agent.launch import Mount
 from testbed.runtimes.agent.logs import LOG_BYTES, NOTICE, TAIL_BYTES, is_full
 from testbed.runtimes.agent.settings import Template
@@ -233,6 +234,18 @@ def test_a_run_cannot_be_started_twice(driver: Any, start_run: Any) -> None:
         with pytest.raises(NodeError, match=r"is in use.*testbed down"):
             driver.start(run.plan, run.folder, Start())
         assert run.client.running() == []
+
+
+def test_a_start_that_is_interrupted_leaves_nothing(driver: Any, tmp_path: Path) -> None:
+    folder = RunFolder.create(
+        tmp_path, f"interrupted-{os.getpid()}", scenario="s", text="", classes=(), now=0.0
+    )
+    plan = Plan(folder.name, (), NetworkSpec(), "warm", {})
+    with Interrupts() as interrupts, pytest.raises(Interrupted):
+        os.kill(os.getpid(), signal.SIGINT)  # takes effect once it is allowed
+        driver.start(plan, folder, Start(waiting=interrupts.allowed))
+    assert folder.name not in driver.find()
+    assert not folder.alive()
 
 
 def test_a_read_only_folder_is_an_error_in_one_line(driver: Any, tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class NativeLifeline(Lifeline):
                     "started."
                 ) from None
             with lifeline.undone_on_failure(), emptied:
-                lifeline._commit(start.deadline_seconds)
+                lifeline._commit(start)
         return lifeline
 
     @classmethod
@@ -113,15 +113,16 @@ class NativeLifeline(Lifeline):
         assert self._spawned.stdin is not None
         self._spawned.stdin.write(data)
 
-    def _commit(self, within_seconds: float) -> None:
+    def _commit(self, start: Start) -> None:
         assert self._spawned.stdout is not None
-        deadline = time.monotonic() + within_seconds
+        deadline = time.monotonic() + start.deadline_seconds
         log = self.folder.log(AGENT_LOG)
         reports = ReportPipe(self._spawned.stdout.fileno(), writer="the agent", log=log)
         self._put_on_record(int(reports.expect("pid", deadline=deadline)))
         with suppress(BrokenPipeError):
             self._send(COMMIT)
-        reports.expect("ready", deadline=deadline)
+        with start.waiting():
+            reports.expect("ready", deadline=deadline)
 
     def _put_on_record(self, pid: int) -> None:
         self._agent = if_exists(pid)
