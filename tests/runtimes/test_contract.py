@@ -108,7 +108,7 @@ def test_a_frozen_node_makes_no_progress_until_it_is_thawed(live: Any) -> None:
     live.client.thaw("w109")
     assert live.wait_for_exit("w109").status == 7
     assert live.condition("w109") == "ended"
-    with pytest.raises(NodeError, match="w109 is ended: nothing can be run in it"):
+    with pytest.raises(NodeError, match="w109 has ended: nothing can be run in it"):
         live.exec("w109", "true")
 
 
