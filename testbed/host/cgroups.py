@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,26 +140,32 @@ class RunGroups:
         lacking = f"the control groups do not have the controller {controller}"
         return HostError(f"{limit} cannot be enforced: {lacking}.", hint=UNDELEGATED)
 
-    def empty_parent_group(self) -> None:
+    @contextmanager
+    def empty_parent_group(self) -> Iterator[None]:
         """Version 2: empty the parent group of the runs' groups; only an empty one can be divided.
 
-        Must be called from the pid namespace of its processes. The root of all groups,
+        No other run that ends fills it again during the body, in which the run's groups are
+        created. Must be called from the pid namespace of its processes. The root of all groups,
         which alone may have both, is left unchanged.
 
         Raises:
             HostError: the processes cannot be moved.
         """
-        for tree in self.hierarchies:
-            below_the_root = (tree.root / "cgroup.type").exists()
-            if tree.version == 2 and below_the_root and not _divided(tree):
-                _move_all(tree.root, tree.root / OUTSIDE)
+        with ExitStack() as held:
+            for tree in self.hierarchies:
+                if tree.version == 2 and (tree.root / "cgroup.type").exists():
+                    held.enter_context(_locked(tree.root, fcntl.LOCK_SH))
+                    if not _divided(tree):
+                        _move_all(tree.root, tree.root / OUTSIDE)
+            yield
 
     def restore_parent_group(self) -> None:
         """Undo ``empty_parent_group``, unless other runs still use the group."""
         for tree in self.hierarchies:
             outside = tree.root / OUTSIDE
             if outside.is_dir() and not (tree.root / self.parent).exists():
-                with suppress(OSError):  # another run is just starting, and needs the room
+                # Another run may just be starting, and need the parent group as it is.
+                with suppress(OSError), _locked(tree.root, fcntl.LOCK_EX | fcntl.LOCK_NB):
                     names = (tree.root / SUBTREE).read_text().split()
                     (tree.root / SUBTREE).write_text(" ".join(f"-{name}" for name in names))
                     _move_all(outside, tree.root)
@@ -253,6 +261,17 @@ def _delegate(folder: Path, tree: Hierarchy) -> None:
 
 def _divided(tree: Hierarchy) -> bool:
     return tree.controllers - {"freezer"} <= {*(tree.root / SUBTREE).read_text().split()}
+
+
+@contextmanager
+def _locked(folder: Path, kind: int) -> Iterator[None]:
+    """Hold a lock on a folder; BlockingIOError with LOCK_NB if another process holds it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, kind)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _move_all(source: Path, target: Path) -> None:

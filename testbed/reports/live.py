@@ -268,9 +268,10 @@ def _notice_of(event: Event) -> str:
             notice = f"resumed from update {version:,}: {lost:,} updates are lost"
         case Exited(ends_run=False, how=how) if how:
             notice = f"{how}; the other nodes continue"
-        case FaultApplied(kind, begins, nodes, recorded=False) if nodes:
+        case FaultApplied(kind, begins, nodes, place=place, recorded=False) if nodes:
             what = kind if begins else f"the end of {kind}"
-            notice = f"{what}, as planned: {listed(nodes)}"
+            why = "by hand" if place is None else "as planned"
+            notice = f"{what}, {why}: {listed(nodes)}"
         case _:
             notice = ""
     return notice

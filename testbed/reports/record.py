@@ -21,9 +21,9 @@ from testbed.telemetry.entry import METRIC, Entry
 from testbed.telemetry.events import read_events
 from testbed.telemetry.files import LineReader, read_json, write_atomically
 from testbed.telemetry.folder import ENDED, RunFolder, RunState
-from testbed.telemetry.recovery import read_updates
+from testbed.telemetry.recovery import check_evaluations, check_updates, read_updates
 from testbed.telemetry.registry import Registry, find_run
-from testbed.telemetry.rows import EVALUATIONS, LINKS, OTHER_HOSTS, REQUIRED, TRAFFIC, Column
+from testbed.telemetry.rows import EVALUATIONS, LINKS, OTHER_HOSTS, REQUIRED, TRAFFIC, Column, Rows
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -174,15 +174,25 @@ class RunRecord(RecordedRun):
 
         return pd.DataFrame(rows(devices(self.scenario)), columns=list(COLUMNS))
 
-    @cached_property
-    def updates(self) -> pd.DataFrame:
-        """One row per applied update, in order, with its ``node`` and ``device_class``.
+    def update_rows(self) -> Rows:
+        """Read all applied updates, in order, shape (n,).
 
         Rows that the controller did not write before it died come from the PS's spool.
+
+        Raises:
+            DataError: a part is damaged, or the run has finished and rows are missing.
         """
+        rows = read_updates(self.folder)
+        if self.state.state == "finished":
+            check_updates(self.folder, self.entries, found=len(rows))
+        return rows
+
+    @cached_property
+    def updates(self) -> pd.DataFrame:
+        """One row per applied update, in order, with its ``node`` and ``device_class``."""
         import pandas as pd
 
-        table = pd.DataFrame(read_updates(self.folder))
+        table = pd.DataFrame(self.update_rows())
         classes = np.array([*self.state.classes, ""], dtype=object)
         index = table["worker"].to_numpy()
         known = np.where(index < len(self.state.classes), index, len(self.state.classes))
@@ -199,6 +209,9 @@ class RunRecord(RecordedRun):
         It has a column for every metric of the scenario, also before the first evaluation.
         """
         read = read_csv(self.folder.evaluations, EVALUATIONS, metrics=True)
+        if not self.alive:
+            finished = self.state.state == "finished"
+            check_evaluations(self.folder, self.entries, found=len(read), finished=finished)
         metrics = [*dict.fromkeys((*metric_columns(read), *metric_names(self.scenario)))]
         before, after = [*EVALUATIONS][:-2], [*EVALUATIONS][-2:]
         table = read.reindex(columns=[*before, *metrics, *after])

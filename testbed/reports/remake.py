@@ -13,7 +13,7 @@ from typing import Any
 from testbed.reports.any_run import open_run
 from testbed.reports.figures import write_figure
 from testbed.reports.frames import Run
-from testbed.telemetry.recovery import Recovered, check_tables, recover
+from testbed.telemetry.recovery import Recovered, recover
 
 LIBRARIES = ("pandas", "pyarrow.parquet", "matplotlib.figure", "matplotlib.backends.backend_agg")
 
@@ -56,10 +56,8 @@ def remake(path: Path, *, write: bool = True) -> Report:
         TestbedError: a file in it is damaged, or lacks rows; names the file.
     """
     run, recovered = open_run(path), Recovered()
-    if isinstance(run, Run) and not run.alive:
-        if write:
-            recovered = recover(run.folder, time_scale=run.scenario.time_scale)
-        check_tables(run.folder, run.entries, updates=len(run.updates))
+    if write and isinstance(run, Run) and not run.alive:
+        recovered = recover(run.folder, time_scale=run.scenario.time_scale)
     summary = run.write_summary() if write and not run.alive else run.summarise()
     drawn = write and isinstance(run, Run) and write_figure(run, summary)
     return Report(summary, run.folder.figure if drawn else None, recovered)

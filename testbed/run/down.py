@@ -78,7 +78,7 @@ def end_all(
             ended += [_unreached(folder, unreachable) for folder in mine]
             continue
         ended += [end_run(folder, driver, clock=clock) for folder in mine]
-        orphans = driver.find_orphans()
+        orphans = [folder for folder in driver.find_orphans() if folder not in listed]
         ended += [_clear(folder, driver, orphan=True) for folder in orphans]
         handled = known | {folder.name for folder in orphans}
         others = [RunFolder((runs / run).absolute()) for run in driver.find() if run not in handled]
@@ -165,10 +165,10 @@ def _stop(folder: RunFolder, driver: RuntimeDriver) -> tuple[bool, tuple[str, ..
 
 
 def _clear(folder: RunFolder, driver: RuntimeDriver, *, orphan: bool) -> Ended:
-    """Remove what a run without a folder has left.
+    """Remove what a run that is not listed has left.
 
-    An orphan, whose folder was deleted, has no controller any more; any other may be a running run
-    of another user, and is skipped.
+    An orphan has no controller any more; any other may be a running run of another user, and is
+    skipped.
     """
 
     def clear() -> tuple[bool, tuple[str, ...]]:

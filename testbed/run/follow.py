@@ -115,6 +115,6 @@ def run_command(driver: RuntimeDriver, folder: RunFolder, node: str, command: Se
     """
     state = running_nodes(folder).get(node)
     if state is None or state.frozen:
-        condition = "ended" if state is None else state.condition
-        raise NodeError(f"{node} is {condition}: nothing can be run in it.")
+        condition = "has ended" if state is None else f"is {state.condition}"
+        raise NodeError(f"{node} {condition}: nothing can be run in it.")
     return driver.exec(folder, state, command)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from testbed.errors import HostError, NodeError, RunNotFound, TestbedError
 from testbed.host.allocation import heap_frozen
@@ -88,7 +88,10 @@ class Execution:
         try:
             self.recorder.event(StateChanged("starting"))
             self.interrupts.check()
-            lifeline = self.driver.start(self.setup.plan, self.setup.folder, self.setup.start())
+            start = self.setup.start()
+            if not self.setup.plan.hosts:  # for which other threads wait
+                start = replace(start, waiting=self.interrupts.allowed)
+            lifeline = self.driver.start(self.setup.plan, self.setup.folder, start)
             reason = self._conduct(begun, lifeline)
         except TestbedError as error:
             if asked_to_end(self.setup.folder):

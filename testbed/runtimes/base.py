@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self
@@ -74,6 +74,7 @@ class Start:
         deadline_seconds: how long the agent may take to become ready.
         users: where the nodes' uids come from; None to detect that.
         reads: folders outside the run folder that the template reads.
+        waiting: entered only to wait for the agent: inside it, a signal handler may raise.
     """
 
     template: Template = field(default_factory=Template)
@@ -81,6 +82,7 @@ class Start:
     deadline_seconds: float = 60.0
     users: Users | None = None
     reads: tuple[Path, ...] = ()
+    waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
 
 @dataclass
@@ -227,4 +229,7 @@ class RuntimeDriver(Protocol):
         """Return the names of all runs that have something on this host, also without a folder."""
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        """Return the runs that have something on this host, but whose folder was deleted."""
+        """Return the runs that have something on this host of which nothing is in charge.
+
+        Their folder was deleted, or its lock is free.
+        """

@@ -1,6 +1,6 @@
 """The lock of a run: taken by the process that starts it, awaited by a process that ends it.
 
-A run's agent holds it, too. A second one is only its controller's, until the report is written.
+A run's agent holds it, too. A file names the controller, until that has written the report.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from testbed.errors import NodeError
 from testbed.host.process import Process, describe
 from testbed.runtimes.agent.settings import all_of
+from testbed.telemetry.files import is_gone
 from testbed.telemetry.folder import RunFolder
 
 POLL_SECONDS = 0.02
@@ -51,34 +52,36 @@ def holding_lock(folder: RunFolder) -> Iterator[None]:
         yield
     finally:
         os.ftruncate(lock, 0)
+        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that own code has forked may have it open, too
         os.close(lock)
 
 
 @contextmanager
 def controlling(folder: RunFolder) -> Iterator[None]:
-    """Inside, this process, or one that it forks, controls the run and then writes its report."""
+    """Inside, this process controls the run and then writes its report."""
     folder.control.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
+    folder.controller.write_text(str(Process.of(os.getpid())))
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH)
         yield
     finally:
-        os.close(handle)
+        folder.controller.unlink(missing_ok=True)
 
 
 def is_controlled(folder: RunFolder) -> bool:
     """Return whether the run's controller lives, and has not written its report yet."""
     try:
-        handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
-    except FileNotFoundError:  # the folder was deleted
+        controller = Process.parse(folder.controller.read_text())
+    except (FileNotFoundError, PermissionError):  # there is none; it is another user's
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(handle)
-    return False
+    return controller is not None and controller.alive()
+
+
+def is_orphan(folder: RunFolder) -> bool:
+    """Return whether no process is in charge of a run: its folder was deleted, or its lock is free.
+
+    False if this user may not take the lock.
+    """
+    return is_gone(folder.path) or (os.access(folder.lock, os.W_OK) and not folder.alive())
 
 
 def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:

@@ -53,32 +53,39 @@ def recover(folder: RunFolder, *, time_scale: float) -> Recovered:
         )
 
 
-def check_tables(folder: RunFolder, entries: Sequence[Entry], *, updates: int) -> None:
-    """Check that an ended run has the evaluations and ``updates`` that its events name.
-
-    A run that was cut short may have stopped between an event and its row, and before its last
-    updates were written.
+def check_updates(folder: RunFolder, entries: Sequence[Entry], *, found: int) -> None:
+    """Check that a finished run has the updates that its events name.
 
     Raises:
         DataError: rows are missing.
     """
-    finished = folder.state().state == "finished"
-    rows = _count_rows(folder.evaluations)
-    expected = len(_standing(entries))
-    if rows < expected - (not finished):
-        raise DataError(
-            f"{folder.evaluations}: found {rows} evaluations, expected {expected}, as in "
-            f"{folder.events.name}.",
-            hint="The file is damaged: restore it. Nothing was computed from it.",
-        )
     events = (entry.event for entry in reversed(entries))
     applied = next((one.version for one in events if isinstance(one, Finished | Restored)), 0)
-    if finished and updates < applied:
+    if found < applied:
         missing = part_path(folder.updates, len(part_paths(folder.updates)))
         raise DataError(
-            f"{missing} is missing: found {updates} updates, expected {applied}, as in "
+            f"{missing} is missing: found {found} updates, expected {applied}, as in "
             f"{folder.events.name}.",
             hint="Restore it. Nothing was computed from the other files.",
+        )
+
+
+def check_evaluations(
+    folder: RunFolder, entries: Sequence[Entry], *, found: int, finished: bool
+) -> None:
+    """Check that a run that is not active has the evaluations that its events name.
+
+    A run that was cut short may have stopped between an event and its row.
+
+    Raises:
+        DataError: rows are missing.
+    """
+    expected = len(_standing(entries))
+    if found < expected - (not finished):
+        raise DataError(
+            f"{folder.evaluations}: found {found} evaluations, expected {expected}, as in "
+            f"{folder.events.name}.",
+            hint="The file is damaged: restore it. Nothing was computed from it.",
         )
 
 

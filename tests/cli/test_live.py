@@ -78,6 +78,13 @@ def test_a_fault_names_its_first_nodes() -> None:
     assert many.endswith("w10, w11 and 4,988 more")
 
 
+def test_a_fault_by_hand_is_none_of_the_scenarios() -> None:
+    shown = Shown()
+    display = shown.display(terminal=False)
+    display.event(Entry(0.0, None, FaultApplied("slow", False, ("w5",), 1.0, 1.0)))
+    assert shown.lines() == ["the end of slow, by hand: w5"]
+
+
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0:00"), (59.6, "1:00"), (3_599, "59:59"), (3_661, "1:01:01")]
 )

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,13 @@ import pytest
 
 from testbed.errors import HostError
 from testbed.host.cgroups import RunGroups, find_runs
-from testbed.host.hierarchies import OUTSIDE, Hierarchy, find_delegated, find_hierarchies
+from testbed.host.hierarchies import (
+    OUTSIDE,
+    Hierarchy,
+    find_delegated,
+    find_hierarchies,
+    find_mounted,
+)
 from testbed.host.limits import Limits
 from testbed.host.process import name_of
 from testbed.values.cpu_sets import CpuSet
@@ -249,6 +256,33 @@ def test_a_cpuset_of_version_2_is_written_alone(tmp_path: Path) -> None:
     assert (top / "cgroup.subtree_control").read_text() == "+cpuset"
     assert [path.name for path in (top / "w0").iterdir()] == ["cpuset.cpus"]
     assert (top / "w0/cpuset.cpus").read_text() == "1-2"
+
+
+@pytest.mark.root
+def test_a_run_that_ends_leaves_the_parent_group_to_one_that_starts() -> None:
+    mounted = next((one.point for one in find_mounted() if one.version == 2), None)
+    if mounted is None:
+        pytest.skip("needs control groups of version 2")
+    part = mounted / f"testbed-test-{os.getpid()}"
+    outside, entrance = part / OUTSIDE, part / "cgroup.procs"
+    ends, starts = (
+        RunGroups(name, (Hierarchy(part, 2, frozenset(("freezer",))),)) for name in "ab"
+    )
+    outside.mkdir(parents=True)  # the first run has moved the processes
+    with subprocess.Popen(["sleep", "60"]) as shell:
+        try:
+            (outside / "cgroup.procs").write_text(str(shell.pid))
+            with starts.empty_parent_group():
+                ends.restore_parent_group()
+                assert entrance.read_text() == ""
+            ends.restore_parent_group()
+            assert entrance.read_text() == f"{shell.pid}\n"
+        finally:
+            shell.kill()
+            shell.wait()
+            for folder in (outside, part):
+                with suppress(FileNotFoundError):
+                    folder.rmdir()
 
 
 @pytest.mark.root

@@ -146,6 +146,25 @@ def test_nothing_is_written_for_a_damaged_run(
     assert not (here / "out").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "export csv live simulated --out out",
+        "export prometheus simulated --out out",
+        "report live simulated",
+        "compare live simulated",
+    ],
+)
+def test_a_finished_run_that_lost_its_updates_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    lost = here / "runs/simulated/updates/part-0000.parquet"
+    lost.unlink()
+    assert main(words.split()) == 4
+    assert f"{lost} is missing: found 0 updates, expected " in capsys.readouterr().err
+    assert not (here / "out").exists()
+
+
 def test_two_runs_of_the_same_name(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(here / "runs/live", here / "others/live")
     assert main(["export", "csv", "./runs/live", "./others/live", "--out", "out"]) == 2

@@ -251,6 +251,14 @@ def test_runs_with_deleted_folders_are_ended_wherever_those_were(tmp_path: Path)
     }
 
 
+def test_a_listed_run_that_cannot_be_ended_is_no_orphan(tmp_path: Path) -> None:
+    orphan = make(tmp_path, "r1", "finished").path
+    host: Any = Host({"r1"}, stuck={"r1"}, orphans={orphan})
+    assert [one.run for one in end_every(tmp_path, Registry(tmp_path / "none"), native=host)] == [
+        "r1"
+    ]
+
+
 class Silent(Host):
     """A host whose engine does not answer."""
 

@@ -243,7 +243,7 @@ def no_cpuset() -> str:
 
 @pytest.fixture(scope="module")
 def driver() -> RuntimeDriver:
-    """The runtime that a module tests; in test_contract.py, each of them."""
+    """The runtime that a module tests; in test_contract.py and test_starts.py, each of them."""
     return NativeDriver()
 
 

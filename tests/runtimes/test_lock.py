@@ -1,21 +1,50 @@
-"""Waiting for a run's lock."""
+"""Waiting for a run's lock, and who controls a run."""
 
 from __future__ import annotations
 
 import os
+import shutil
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from testbed.errors import NodeError
 from testbed.host.process import name_of
-from testbed.runtimes.lock import attempts, take_lock
+from testbed.runtimes.lock import (
+    attempts,
+    controlling,
+    holding_lock,
+    is_controlled,
+    is_orphan,
+    take_lock,
+)
 from testbed.telemetry.folder import RunFolder
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return RunFolder.create(tmp_path, "r1", scenario="s", text="", classes=(), now=0.0)
+
+
+@pytest.fixture
+def fork() -> Iterator[Callable[[], None]]:
+    """Forks a process with every open descriptor, as own code may; it lives until the test ends."""
+    (reader, writer), children = os.pipe(), list[int]()
+
+    def forked() -> None:
+        if not (child := os.fork()):
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+        children.append(child)
+
+    yield forked
+    os.close(writer)
+    os.close(reader)
+    for child in children:
+        os.waitpid(child, 0)
 
 
 def test_the_lock_is_acquired_as_soon_as_it_is_released(folder: RunFolder) -> None:
@@ -53,3 +82,32 @@ def test_the_lock_is_acquired_once(folder: RunFolder) -> None:
         take_lock(folder)
     os.close(lock)
     os.close(take_lock(folder))
+
+
+def test_a_process_that_own_code_forks_does_not_control_the_run(
+    folder: RunFolder, fork: Callable[[], None]
+) -> None:
+    with controlling(folder), holding_lock(folder):
+        fork()
+        assert (is_controlled(folder), folder.alive()) == (True, True)
+    assert (is_controlled(folder), folder.alive()) == (False, False)
+
+
+def test_a_killed_controller_does_not_control_the_run(
+    folder: RunFolder, fork: Callable[[], None]
+) -> None:
+    if not (controller := os.fork()):
+        with controlling(folder):
+            fork()
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(controller, 0)
+    assert not is_controlled(folder)
+
+
+def test_a_run_is_an_orphan_without_its_folder_or_with_a_free_lock(folder: RunFolder) -> None:
+    assert not is_orphan(folder)  # there may be another folder of this path, as in a container
+    with holding_lock(folder):
+        assert not is_orphan(folder)
+    assert is_orphan(folder)
+    shutil.rmtree(folder.path)
+    assert is_orphan(folder)

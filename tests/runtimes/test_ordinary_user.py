@@ -31,7 +31,10 @@ UNSHAPED = ("--set", "workers.classes={device: {}}")
 """Links that need not be measured before the run, which takes four seconds."""
 
 QUICKSTART = "scenarios/quickstart.yaml"
-FILES = ("test_contract.py", "native/test_driver.py", "native/test_reach.py", "test_death.py")
+FILES = (
+    *("test_contract.py", "test_starts.py", "test_death.py"),
+    *("native/test_driver.py", "native/test_reach.py"),
+)
 SMOKE = (
     "test_contract.py::test_exec_runs_in_the_node_with_its_restrictions[native]",
     "test_contract.py::test_a_frozen_node_makes_no_progress_until_it_is_thawed[native]",

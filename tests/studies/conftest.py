@@ -107,7 +107,7 @@ def write_run(
         recorder.updates(rows)
         for index, share in enumerate([*top1, *top1[-1:]] if final else top1, start=1):
             recorder.event(evaluated(index, share, final=index > len(top1)))
-        recorder.event(Finished("60 updates applied", 60))
+        recorder.event(Finished("60 updates applied", updates))
         recorder.event(StateChanged(state, "60 updates applied"))
     ended = NOON + 60
     os.utime(folder.events, (ended, ended))

@@ -21,6 +21,7 @@ from testbed.studies.document import Curves
 from testbed.studies.figures import charts_of_figure, curve_of, curves_of
 from testbed.studies.found import Results, find_runs
 from testbed.studies.report import page_of_study, report_study
+from testbed.telemetry.folder import RunFolder
 
 MORE = """\
 report:
@@ -158,14 +159,22 @@ report:
     assert first["updates_to(0.64) reached"] == "1"
 
 
+def without_the_second_evaluation(run: RunFolder) -> None:
+    """Let a run of the accuracies 0.2, 0.9 and 0.6 have missed its second evaluation."""
+    for file, text in ((run.evaluations, ",0.9,"), (run.events, '"top1": 0.9')):
+        lines = file.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if text not in line]
+        assert len(kept) == len(lines) - 1
+        file.write_text("".join(kept))
+
+
 def test_a_table_reports_missed_evaluations(
     write_study: Callable[..., Path], write_run: Callable[..., Any], runs: Path
 ) -> None:
     """The evaluation at 40 is missing from those at 20, 40 and 60 of 80 updates."""
     study = load_study(write_study())
     first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
-    lines = first.evaluations.read_text().splitlines(keepends=True)
-    first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
+    without_the_second_evaluation(first)
     said = (
         "- rates-0-1-two-s1 missed 1 evaluations: its means of consecutive evaluations cover "
         "more time"
@@ -179,8 +188,7 @@ def test_seeds_evaluated_at_different_times(
     """From 0.2 at 20 to 0.6 at 60 updates in a line through 0.4 at 40, where the other has 0.5."""
     study = load_study(write_study())
     first = write_run(study.runs[0], runs, [0.2, 0.9, 0.6])
-    lines = first.evaluations.read_text().splitlines(keepends=True)
-    first.evaluations.write_text("".join(line for line in lines if ",0.9," not in line))
+    without_the_second_evaluation(first)
     write_run(study.runs[1], runs, [0.4, 0.5, 0.6])
     curve = curve_of(study.cases[0], Curves(), Results(study, study, find_runs(study, runs)))
     assert curve is not None

@@ -23,8 +23,7 @@ from testbed.reports.workload import WorkloadRun
 from testbed.telemetry.entry import Entry
 from testbed.telemetry.event_kinds import WorkloadBegun
 from testbed.telemetry.ps_events import Started
-from testbed.telemetry.recovery import read_updates
-from testbed.telemetry.rows import MetricRow, NodeRow, PairRow, Reading, TrafficRow
+from testbed.telemetry.rows import MetricRow, NodeRow, PairRow, Reading, TrafficRow, joined
 from testbed.values.topology import Plan
 
 if TYPE_CHECKING:
@@ -68,11 +67,12 @@ class Replay:
         if isinstance(run, WorkloadRun):
             self._sink = WorkloadMetrics(plan, seconds=lambda: 0.0)
             readings = [*_rows(NodeRow, run.nodes), *_rows(MetricRow, run.metrics)]
+            self._rows = joined(())
         else:
             outline = Outline.of(run.scenario, plan, per_worker=per_worker)
             self._sink = MetricsSink(outline, seconds=lambda: 0.0)
             readings = _rows(TrafficRow, run.traffic)
-        self._rows = read_updates(run.folder)
+            self._rows = run.update_rows()
         records: list[Record] = [
             *(((entry.elapsed_seconds or 0.0) * scale, entry) for entry in run.entries),
             *((row.time_seconds, row) for row in readings if row.time_seconds is not None),

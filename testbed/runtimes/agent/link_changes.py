@@ -24,13 +24,14 @@ class LinkChanges:
         relink: changes the shapes of a running node's link.
         wall: clock in seconds since 1970.
         steady: clock in monotonic seconds, by which changes expire.
-        done: every change so far.
+        done: the changes that the controller does not have yet.
     """
 
     relink: Callable[[str, LinkSpec], None]
     wall: Callable[[], float] = WALL
     steady: Callable[[], float] = time.monotonic
     done: list[LinkChanged] = field(default_factory=list)
+    _forgotten: int = 0  # number of earlier changes
     _planned: dict[str, LinkSpec] = field(default_factory=dict)
     _due: dict[str, float] = field(default_factory=dict)
 
@@ -73,6 +74,13 @@ class LinkChanges:
     def reset(self, names: Sequence[str], *, by_hand: bool = False) -> LinkChanged:
         """Restore the planned links of nodes; links that were not changed are left as they are."""
         return self._reset("reset", names, self.wall(), by_hand=by_hand)
+
+    def since(self, number: int) -> list[LinkChanged]:
+        """Return all changes but the first ``number``, and forget those: recordings have many."""
+        had = min(max(number - self._forgotten, 0), len(self.done))
+        self._forgotten += had
+        del self.done[:had]
+        return [*self.done]
 
     def due_in_seconds(self) -> float | None:
         """Return the seconds until the next change expires; None if none does."""

@@ -209,8 +209,11 @@ class Requests:
         return self.host.sample()
 
     def link_changes(self, since: NonNegativeInt) -> list[LinkChanged]:
-        """Return the changes of links, except the first ``since``, from any source."""
-        return self.nodes.changes.done[since:]
+        """Return the changes of links, except the first ``since``, from any source.
+
+        Only the controller asks, which then has those.
+        """
+        return self.nodes.changes.since(since)
 
 
 def _tell(file: Path, value: float) -> None:

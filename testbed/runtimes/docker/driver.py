@@ -53,9 +53,8 @@ from testbed.runtimes.docker.remote import (
 )
 from testbed.runtimes.docker.session import run_in
 from testbed.runtimes.docker.swarm_lifeline import SwarmLifeline, tunnel_of
-from testbed.runtimes.lock import POLL_SECONDS, attempts
+from testbed.runtimes.lock import POLL_SECONDS, attempts, is_orphan
 from testbed.runtimes.parallel import in_parallel
-from testbed.telemetry.files import is_gone
 from testbed.telemetry.folder import ENDED, RunFolder
 from testbed.telemetry.host import recorded_images
 from testbed.values.topology import HostSpec, NodeSpec, Plan
@@ -217,7 +216,7 @@ class DockerDriver:
     def find_orphans(self) -> tuple[RunFolder, ...]:
         with connect() as engine:
             folders = {one.folder for one in find_containers(engine)}
-        return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
+        return tuple(filter(is_orphan, map(RunFolder, sorted(folders))))
 
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         """Reject limits, CPUs and GPUs that this engine cannot provide, or a missing image."""

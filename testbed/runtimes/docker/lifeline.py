@@ -64,9 +64,8 @@ class DockerLifeline(Lifeline):
 
     def begin(self, engine: APIClient, agent: Container, *, start: Start) -> Self:
         """Create the agent's container, hand the run to it, and wait until it answers."""
-        deadline = time.monotonic() + start.deadline_seconds
         with self.undone_on_failure():
-            self._take_hold(engine, agent, deadline=deadline)
+            self._take_hold(engine, agent, start)
         return self
 
     def stop(self) -> None:
@@ -101,8 +100,9 @@ class DockerLifeline(Lifeline):
             os.close(self._pidfd)
             self._pidfd = None
 
-    def _take_hold(self, engine: APIClient, agent: Container, *, deadline: float) -> None:
+    def _take_hold(self, engine: APIClient, agent: Container, start: Start) -> None:
         made: list[str] = []
+        deadline = time.monotonic() + start.deadline_seconds
         make(engine, agent, made)
         peer = self._socket = self._reach(engine, made[0], deadline=deadline)
         self._pid = _agent_behind(peer)
@@ -110,7 +110,9 @@ class DockerLifeline(Lifeline):
         assert self._lock is not None
         socket.send_fds(peer, [COMMIT], [self._lock])
         log = self.folder.log(AGENT_LOG)
-        ReportPipe(peer.fileno(), writer="the agent", log=log).expect("ready", deadline=deadline)
+        reports = ReportPipe(peer.fileno(), writer="the agent", log=log)
+        with start.waiting():
+            reports.expect("ready", deadline=deadline)
 
     def _reach(self, engine: APIClient, identity: str, *, deadline: float) -> socket.socket:
         """Connect to the agent as soon as it listens."""

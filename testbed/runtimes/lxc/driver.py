@@ -27,6 +27,7 @@ from testbed.runtimes.base import (
     Start,
     container_name,
 )
+from testbed.runtimes.lock import is_orphan
 from testbed.runtimes.lxc.containers import View, configuration
 from testbed.runtimes.lxc.doctor import examine_lxc, require_lxc
 from testbed.runtimes.lxc.groups import (
@@ -51,7 +52,6 @@ from testbed.runtimes.lxc.unprivileged import (
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import NativeLifeline
 from testbed.runtimes.parallel import in_parallel
-from testbed.telemetry.files import is_gone
 from testbed.telemetry.folder import RunFolder
 from testbed.values.topology import NodeSpec, Plan
 
@@ -135,8 +135,8 @@ class LxcDriver(NativeDriver):
         return tuple(sorted({*super().find(), *recorded}))
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
-        recorded = {RunFolder(one.folder) for one in find_records() if is_gone(one.folder)}
-        return tuple({*super().find_orphans(), *recorded})
+        folders = {RunFolder(one.folder) for one in find_records()}
+        return tuple({*super().find_orphans(), *filter(is_orphan, folders)})
 
     def _run_groups(self, folder: RunFolder, trees: tuple[Hierarchy, ...]) -> LxcGroups:
         return LxcGroups.of(folder.path, trees)

@@ -26,7 +26,7 @@ from testbed.host.users import Users, find_users
 from testbed.runtimes.agent.launch import NodeState
 from testbed.runtimes.agent.settings import OWN_CONTAINERS, all_of, find_agents, first_of
 from testbed.runtimes.base import STOP_SECONDS, ContainerSpec, Finding, Request, Start
-from testbed.runtimes.lock import attempts
+from testbed.runtimes.lock import attempts, is_orphan
 from testbed.runtimes.native.lifeline import (
     NativeLifeline,
     clear,
@@ -37,7 +37,6 @@ from testbed.runtimes.native.lifeline import (
     settings_for,
 )
 from testbed.runtimes.native.session import run_in
-from testbed.telemetry.files import is_gone
 from testbed.telemetry.folder import RunFolder
 from testbed.telemetry.host import torch_build
 from testbed.values.topology import NodeSpec, Plan
@@ -113,7 +112,7 @@ class NativeDriver:
 
     def find_orphans(self) -> tuple[RunFolder, ...]:
         folders = {settings.folder for _, settings in find_agents(self.agent_main)}
-        return tuple(RunFolder(path) for path in sorted(folders) if is_gone(path))
+        return tuple(filter(is_orphan, map(RunFolder, sorted(folders))))
 
     def check(self, nodes: Iterable[NodeSpec]) -> Mapping[str, str]:
         all_nodes = list(nodes)

@@ -66,23 +66,31 @@ class NativeLifeline(Lifeline):
         cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
     ) -> Self:
         """Spawn the agent with these settings, record it, and wait until it answers."""
-        try:
-            lifeline = cls._spawn(folder, groups, start=start, settings=settings)
-        except OSError as error:
-            raise HostError(
-                f"{error.filename or folder.path}: {error.strerror}; the agent cannot be started."
-            ) from None
-        with lifeline.undone_on_failure():
-            lifeline._commit(start.deadline_seconds)
+        with ExitStack() as emptied:
+            try:
+                lifeline = cls._spawn(folder, groups, emptied, start=start, settings=settings)
+            except OSError as error:
+                raise HostError(
+                    f"{error.filename or folder.path}: {error.strerror}; the agent cannot be "
+                    "started."
+                ) from None
+            with lifeline.undone_on_failure(), emptied:
+                lifeline._commit(start)
         return lifeline
 
     @classmethod
     def _spawn(
-        cls, folder: RunFolder, groups: RunGroups, *, start: Start, settings: AgentSettings
+        cls,
+        folder: RunFolder,
+        groups: RunGroups,
+        emptied: ExitStack,
+        *,
+        start: Start,
+        settings: AgentSettings,
     ) -> Self:
         lock = take_lock(folder)
         try:
-            groups.empty_parent_group()
+            emptied.enter_context(groups.empty_parent_group())
             spawned = _execute(folder, start, settings, lock=lock)
         except BaseException:
             os.close(lock)
@@ -105,15 +113,16 @@ class NativeLifeline(Lifeline):
         assert self._spawned.stdin is not None
         self._spawned.stdin.write(data)
 
-    def _commit(self, within_seconds: float) -> None:
+    def _commit(self, start: Start) -> None:
         assert self._spawned.stdout is not None
-        deadline = time.monotonic() + within_seconds
+        deadline = time.monotonic() + start.deadline_seconds
         log = self.folder.log(AGENT_LOG)
         reports = ReportPipe(self._spawned.stdout.fileno(), writer="the agent", log=log)
         self._put_on_record(int(reports.expect("pid", deadline=deadline)))
         with suppress(BrokenPipeError):
             self._send(COMMIT)
-        reports.expect("ready", deadline=deadline)
+        with start.waiting():
+            reports.expect("ready", deadline=deadline)
 
     def _put_on_record(self, pid: int) -> None:
         self._agent = if_exists(pid)

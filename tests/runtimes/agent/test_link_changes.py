@@ -105,6 +105,22 @@ def test_an_ended_node_does_not_prevent_the_reset_of_others() -> None:
     assert host.changes.due_in_seconds() is None
 
 
+def test_changes_are_kept_until_their_reader_has_them() -> None:
+    host = Host()
+    host.set("w0")
+    host.set("w1")
+    first, second = host.changes.since(0)
+    assert host.changes.since(0) == [first, second]  # the answer was not read
+    host.changes.reset(["w0"])
+    assert [change.action for change in host.changes.since(2)] == ["reset"]
+    assert host.changes.since(3) == host.changes.done == []
+    host.set("w0")
+    assert host.changes.since(0) == host.changes.since(3) == host.changes.done
+    assert host.changes.since(2**32) == []
+    host.set("w1")
+    assert [change.nodes for change in host.changes.since(4)] == [("w1",)]
+
+
 def test_a_change_that_fails_is_told_at_once() -> None:
     host = Host()
     host.gone.add("w0")

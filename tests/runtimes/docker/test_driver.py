@@ -220,6 +220,16 @@ def test_killing_the_agents_container(
         assert containers_of(engine, run.folder) == []
 
 
+def test_a_run_without_processes_is_an_orphan(driver: Any, start_run: Any, engine: Any) -> None:
+    with start_run() as run:
+        agent = f"testbed-{run.folder.name}-agent"
+        engine.kill(agent)
+        engine.wait(agent)
+        assert run.folder not in driver.find_orphans()  # its controller lives
+        run.lifeline.close()
+        assert run.folder in driver.find_orphans()
+
+
 def test_an_agent_asked_to_stop_ends_its_roles_itself(
     driver: Any, start_run: Any, engine: Any
 ) -> None:
