@@ -32,11 +32,11 @@ def logs(
     background) or simulation (the output of custom code in a simulated run). By default: all nodes,
     and the log of a simulation.
     """
-    from testbed.plan.selection import SIMULATION, select
+    from testbed.plan.selection import OTHERS, SIMULATION, select
     from testbed.plan.written import read_plan
     from testbed.run.follow import follow_logs, read_logs
 
-    nodes = select(selector, read_plan(folder))
+    nodes = select(selector, read_plan(folder), others=OTHERS)
     if not selector and folder.log(SIMULATION).exists():
         nodes = (*nodes, SIMULATION)
     width = max(len(node) for node in nodes)

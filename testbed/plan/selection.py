@@ -14,8 +14,10 @@ OTHERS = ("agent", "controller", SIMULATION)
 """Not nodes, but they have logs too; selected only by their exact names."""
 
 
-def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
+def select(selectors: Sequence[str], plan: Plan, *, others: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the names that match any selector, in the run's order; all nodes without a selector.
+
+    ``others`` are names that can be selected, too.
 
     Raises:
         ScenarioError: a selector matches no node.
@@ -24,18 +26,17 @@ def select(selectors: Sequence[str], plan: Plan) -> tuple[str, ...]:
     if not selectors:
         return tuple(names)
     found = {
-        selector: {selector} if selector in OTHERS else _matching(selector, plan.nodes)
+        selector: {selector} if selector in others else _matching(selector, plan.nodes)
         for selector in selectors
     }
     if unknown := [selector for selector, nodes in found.items() if not nodes]:
-        expected = (
-            f"a node ({_names(plan)}), a pattern like 'w[0-9]', class=NAME with a class of this "
-            f"run ({', '.join(classes_of(plan))}), agent, controller or simulation"
-        )
+        classes = f"class=NAME with a class of this run ({', '.join(classes_of(plan))})"
+        *most, last = (f"a node ({_names(plan)})", "a pattern like 'w[0-9]'", classes, *others)
+        expected = f"{', '.join(most)} or {last}"
         problems = [Problem("selector", 0, "", repr(selector), expected) for selector in unknown]
         raise ScenarioError(problems)
     chosen = set().union(*found.values())
-    return tuple(name for name in dict.fromkeys((*names, *OTHERS)) if name in chosen)
+    return tuple(name for name in dict.fromkeys((*names, *others)) if name in chosen)
 
 
 def find_node(name: str, plan: Plan) -> NodeSpec:

@@ -6,7 +6,7 @@ import pytest
 
 from testbed.errors import ScenarioError
 from testbed.plan.make import plan
-from testbed.plan.selection import find_node, select
+from testbed.plan.selection import OTHERS, find_node, select
 from testbed.scenario import load_text
 
 TEXT = """\
@@ -43,6 +43,14 @@ def test_a_selector_names_nodes(selectors: list[str], nodes: tuple[str, ...]) ->
 def test_a_selector_without_a_match_is_refused(selector: str) -> None:
     with pytest.raises(ScenarioError, match=r"expected a node .*w0 to w2.*fast, slow"):
         select([selector], PLAN)
+
+
+def test_only_logs_have_names_that_are_no_nodes() -> None:
+    assert select(["agent", "w1"], PLAN, others=OTHERS) == ("w1", "agent")
+    with pytest.raises(ScenarioError, match=r"fast, slow\), agent, controller or simulation"):
+        select(["w7"], PLAN, others=OTHERS)
+    with pytest.raises(ScenarioError, match=r"'agent', expected .* or class=NAME with .*slow\)$"):
+        select(["agent"], PLAN)
 
 
 def test_every_invalid_selector_is_named() -> None:
