@@ -182,8 +182,9 @@ class RunRecord(RecordedRun):
         Raises:
             DataError: a part is damaged, or the run has finished and rows are missing.
         """
+        finished = self.state.state == "finished"  # asked first: it may finish meanwhile
         rows = read_updates(self.folder)
-        if self.state.state == "finished":
+        if finished:
             check_updates(self.folder, self.entries, found=len(rows))
         return rows
 
@@ -208,10 +209,10 @@ class RunRecord(RecordedRun):
 
         It has a column for every metric of the scenario, also before the first evaluation.
         """
+        finished = self.state.state == "finished"
         read = read_csv(self.folder.evaluations, EVALUATIONS, metrics=True)
-        if not self.alive:
-            finished = self.state.state == "finished"
-            check_evaluations(self.folder, self.entries, found=len(read), finished=finished)
+        if finished:
+            check_evaluations(self.folder, self.entries, found=len(read))
         metrics = [*dict.fromkeys((*metric_columns(read), *metric_names(self.scenario)))]
         before, after = [*EVALUATIONS][:-2], [*EVALUATIONS][-2:]
         table = read.reindex(columns=[*before, *metrics, *after])

@@ -69,10 +69,10 @@ def streams(updates: pd.DataFrame, scenario: Scenario) -> dict[str, Any] | None:
 def restarted(rows: Any, before: Any) -> Any:
     """Return which rows of updates are the first of a new process of their device.
 
-    A process has used at least the samples of all its updates. ``before``: the samples that had
-    been used by the device's update before each row, 0 for its first.
+    A process numbers its pushes from 1. ``before``: the device's row before each, 0 for its first.
     """
-    return rows["stream_used"] < before + rows["samples"] - rows["injected"]
+    less = rows["stream_used"] < before["stream_used"]  # if its first push was not applied
+    return (rows["sequence"] <= before["sequence"]) | less
 
 
 def latest(updates: pd.DataFrame) -> pd.DataFrame:
@@ -86,7 +86,7 @@ def latest(updates: pd.DataFrame) -> pd.DataFrame:
 def _processes(updates: pd.DataFrame) -> pd.Series[int]:
     """Return the number of the device's process that made each update, from 0."""
     workers = updates["worker"]
-    before = updates["stream_used"].groupby(workers).shift(fill_value=0)
+    before = updates.groupby("worker")[["sequence", "stream_used"]].shift(fill_value=0)
     new: pd.Series[int] = restarted(updates, before).astype(int)
     return new.groupby(workers).cumsum().rename("process")
 

@@ -141,8 +141,12 @@ def _tells(
     if not _expects_unequal(expectation) or _differ(*zip(means, images, strict=True)):
         return True
     (first, second), least = columns, _least(*zip(means, images, strict=True))
-    moved = ([value + by for value in first] for by in (-least, least))
-    return abs(sum(_apart(expectation, [one, second]) for one in moved)) == 2
+    apart = [
+        _apart(expectation, pair)
+        for by in (-least, least)
+        for pair in ([[one + by for one in first], second], [first, [one + by for one in second]])
+    ]
+    return abs(sum(apart)) == len(apart)
 
 
 Found = tuple[float, int | None]

@@ -70,18 +70,14 @@ def check_updates(folder: RunFolder, entries: Sequence[Entry], *, found: int) ->
         )
 
 
-def check_evaluations(
-    folder: RunFolder, entries: Sequence[Entry], *, found: int, finished: bool
-) -> None:
-    """Check that a run that is not active has the evaluations that its events name.
-
-    A run that was cut short may have stopped between an event and its row.
+def check_evaluations(folder: RunFolder, entries: Sequence[Entry], *, found: int) -> None:
+    """Check that a finished run has the evaluations that its events name.
 
     Raises:
         DataError: rows are missing.
     """
     expected = len(_standing(entries))
-    if found < expected - (not finished):
+    if found < expected:
         raise DataError(
             f"{folder.evaluations}: found {found} evaluations, expected {expected}, as in "
             f"{folder.events.name}.",

@@ -248,6 +248,16 @@ def test_a_late_adsp_worker_has_a_whole_interval_for_its_first_commit(
     assert update.steps == 3
 
 
+def test_a_late_adsp_worker_has_it_also_before_anyone_has_committed(group_of: Any) -> None:
+    """w0's first step takes 200 s; w1, which joins at 100 s, commits at 160."""
+    group = group_of(Adsp.model_validate({"name": "adsp"}), 2, pulled=False)
+    group.pull(0, now=4.0)
+    group.pull(1, now=100.0)
+    assert group.step(1, 0, 0, now=100.5) is None
+    assert group.step(1, 0, 0, now=159.0) is None
+    assert group.step(1, 0, 0, now=160.0) is not None
+
+
 FIGURE = (0.459, 0.298, 0.221, 0.175, 0.145, 0.124, 0.108, 0.096, 0.086, 0.078)
 
 

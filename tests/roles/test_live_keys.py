@@ -205,6 +205,7 @@ def test_slim_dp_of_all_coordinates_is_bit_identical_to_plump_dp(begin: Callable
     live(stage)
     plump, _ = simulated(PlumpDp(name="plump-dp", **options), updates=2 * ROUNDS)
     assert stage.half.parameters.tobytes() == plump.tobytes()
+    assert simulated(slim, updates=2 * ROUNDS)[0].tobytes() == plump.tobytes()
 
 
 @pytest.mark.parametrize("direction", ["up", "down"])

@@ -145,6 +145,17 @@ def test_a_ratio_is_on_the_expected_side_of_one(
     assert judged(WIDE, both([0.5, 0.5], second)).verdict == verdict
 
 
+MIRRORED = "    ratio: [{rate: %s}, {rate: %s}]\n    value: %s\n    tolerance: 0.1\n"
+
+
+@pytest.mark.parametrize("ratio", [("0.2", "0.1", "2"), ("0.1", "0.2", "0.5")])
+def test_it_is_no_matter_which_measure_of_a_ratio_comes_first(
+    judged: Callable[..., Judged], ratio: tuple[str, ...]
+) -> None:
+    """0.06 and 0.06 of 100 images, with a standard error of .034: 2.27 if the smaller is .026."""
+    assert judged(MIRRORED % ratio, both([0.06, 0.06], [0.06, 0.06])).verdict == "not resolved"
+
+
 @pytest.mark.parametrize(
     ("tolerance", "verdict"), [(0.1, "not reproduced"), (0.29, "not resolved")]
 )

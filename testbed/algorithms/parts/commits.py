@@ -140,6 +140,6 @@ class CommitTimer:
     def pulled(self, now: float, *, late: bool) -> None:
         """End the commit; if there was none, set the timer of a worker that joined ``late``."""
         if self.pushed is None:
-            self.since = now if late else self.since
+            self.since = now if late or now >= self.due() else self.since
         elif not self.grid:
             self.since, self.duration = now, now - self.pushed

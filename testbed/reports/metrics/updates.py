@@ -90,7 +90,7 @@ class UpdateTotals:
         worker, before = rows["worker"], np.roll(rows, 1)
         first = np.append(True, worker[1:] != worker[:-1])
         before[first] = self.tally.latest[worker[first]]
-        new = restarted(rows, before["stream_used"])
+        new = restarted(rows, before)
         for column, totals in self._ended.items():
             np.add.at(totals, worker[new], before[column][new])
 

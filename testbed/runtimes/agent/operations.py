@@ -181,7 +181,8 @@ class Requests:
         if node in self._frozen:
             since, told = self._frozen.pop(node)
             self._stood[node] = self._stood.get(node, 0.0) + time.monotonic() - since
-            _tell(told, self._stood[node])
+            with suppress(OSError):  # such as a full disk, which must not leave it frozen
+                _tell(told, self._stood[node])
         self.nodes.thaw(node)
 
     def written(self, since: Mapping[Path, NonNegativeInt]) -> dict[Path, str]:

@@ -16,14 +16,14 @@ Values = Callable[[Any], dict[str, dict[tuple[str, ...], float]]]
 Make = Callable[..., Rows]
 
 STREAM = "testbed_stream_"
-FIRST = {"stream_produced": 10, "stream_used": 8, "stream_buffered": 2, "samples": 8}
+FIRST = {"stream_produced": 10, "stream_used": 8, "stream_buffered": 2, "samples": 8, "sequence": 1}
 SECOND = {
     **{"stream_produced": 25, "stream_used": 14, "stream_buffered": 5, "stream_truncated": 4},
-    **{"stream_duplicates": 2, "samples": 8, "injected": 2, "stream_rate": 12.0},
+    **{"stream_duplicates": 2, "samples": 8, "injected": 2, "stream_rate": 12.0, "sequence": 1},
     **{"stream_lag_seconds": 1.5, "stream_wait_seconds": 0.25},
 }
 OTHER = {
-    **{"stream_produced": 40, "stream_used": 40, "samples": 40, "stream_rate": 40.0},
+    **{"stream_produced": 40, "stream_used": 40, "samples": 40, "stream_rate": 40.0, "sequence": 1},
     **{"stream_lag_seconds": 0.5, "stream_wait_seconds": 1.0},
 }
 
@@ -32,7 +32,8 @@ def test_counts_are_from_the_last_updates(outline: Outline, rows: Make, values: 
     """w0 has two updates, w1 one, both fast; the slow w2 has none yet."""
     sink = MetricsSink(replace(outline, streams=True))
     waited = {**FIRST, "worker": 0, "stream_wait_seconds": 0.5}
-    sink.updates(rows(waited, {**SECOND, "worker": 0}, {**OTHER, "worker": 1}), now=0.0)
+    second = {**SECOND, "worker": 0, "sequence": 2}
+    sink.updates(rows(waited, second, {**OTHER, "worker": 1}), now=0.0)
     found = values(sink.collect())
     # 25 + 40, not the earlier 10; 14 + 40; 5 + 0; and 65 = 54 + 5 + 4 + 2.
     assert found[f"{STREAM}produced_samples_total"] == {("fast",): 65, ("slow",): 0}
