@@ -131,7 +131,7 @@ def test_a_gpu_that_is_not_there_is_named(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("vmap", "updates"), [(1, 90), pytest.param(2, 45, marks=pytest.mark.nightly)]
+    ("vmap", "updates"), [(1, 240), pytest.param(2, 120, marks=pytest.mark.nightly)]
 )
 def test_what_a_killed_process_was_computing_is_requested_again(
     make: Make, vmap: int, updates: int
