@@ -25,8 +25,8 @@ from testbed.values.units import Size
 TRACED = ("rate", "delay")
 """Fields of a direction that may follow a recording, or differ from device to device."""
 
-FORMS = ("trace", "each", "table")
-"""What may determine such a field instead of a value."""
+FORMS = {"trace": ["trace"], "each": ["each", "mean"], "table": ["file", "column"]}
+"""What may determine such a field instead of a value, with its required keys."""
 
 
 TraceFormat = Literal["csv", "pensieve", "norway", "5g", "monroe", "fcc"]
@@ -135,7 +135,10 @@ class TracedDirection(Direction):
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
         fields = handler.resolve_ref_schema(schema)["properties"]
         for name in TRACED:
-            trace, each, table = (fields[f"{name}_{form}"]["anyOf"][0] for form in FORMS)
+            trace, each, table = (
+                {**fields[f"{name}_{form}"]["anyOf"][0], "required": required}
+                for form, required in FORMS.items()
+            )
             only = {"required": ["table"], "additionalProperties": False}
             tabled = {"type": "object", "properties": {"table": table}, **only}
             own = {key: fields[name].pop(key) for key in [*fields[name]] if key != "description"}

@@ -79,8 +79,14 @@ def json_schema() -> dict[str, Any]:
     alone = {name: {key: kind.pop(key) for key in ("if", "then")} for name, kind in kinds.items()}
     # A scenario inside a study may lack the keys that the study varies.
     study["properties"]["scenario"]["anyOf"][1] = {"type": "object", **_of_two({}, {})}
+    # Editors propose those keys by which kinds are told apart only if they are properties here.
+    telling = {
+        key: {"description": kind["properties"][key]["description"]}
+        for key, kind in (("scenario", study), ("vary", study), ("workload", workload))
+    }
     return {
         **{"$schema": DIALECT, "$id": IDENTITY, "title": "Scenario or study", "type": "object"},
+        "properties": telling,
         "if": {"anyOf": [{"required": ["scenario"]}, {"required": ["vary"]}]},
         "then": {"$ref": "#/$defs/Study"},
         "else": _of_two(alone["Workload"], alone["Scenario"]),
@@ -116,13 +122,15 @@ def _add_extends(schema: dict[str, Any]) -> None:
 def _take_required(part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     """Remove the required keys of a mapping and its children; return a schema of only those.
 
-    Values of other types, such as null, are affected by neither keyword.
+    Values of other types, such as null, are affected by neither keyword. One of a field's forms
+    that itself requires keys of a definition keeps them.
     """
     taken = {"required": part.pop("required")} if "required" in part else {}
     inside = {}
     for name, field in part.get("properties", {}).items():
-        for option in field.get("anyOf", [field]):
-            definition = definitions.get(option.get("$ref", "").rpartition("/")[2], {})
+        forms = [form for form in field.get("anyOf", [field]) if "required" not in form]
+        for form in forms:
+            definition = definitions.get(form.get("$ref", "").rpartition("/")[2], {})
             if "properties" in definition and (inner := _take_required(definition, definitions)):
                 inside[name] = inner
     return {**taken, "properties": inside} if inside else taken

@@ -49,12 +49,12 @@ class Named:
             options = handler.resolve_ref_schema(member)
             name = options["properties"]["name"]["const"]
             required = [key for key in options.pop("required", ()) if key != "name"]
+            short[name] = {**member, "not": {"required": ["name"]}}
             if required:
                 options["required"] = required
-                short[name] = member
             else:
                 bare.append(name)
-                short[name] = {"anyOf": [member, {"type": "null"}]}
+                short[name] = {"anyOf": [short[name], {"type": "null"}]}
         one = {"minProperties": 1, "maxProperties": 1, "additionalProperties": False}
         names = [{"enum": bare}] if bare else []
         mapping = {"type": "object", "properties": short, **one}

@@ -115,6 +115,34 @@ def test_only_a_scenario_that_extends_another_may_omit_required_keys(
     validator.validate({**whole, "workers": {"count": 2, "think": None}})
 
 
+@pytest.mark.parametrize("key", ["rate", "delay"])
+@pytest.mark.parametrize("place", ["a class", "ps"])
+def test_what_a_value_is_short_for_has_its_required_keys(
+    place: str, key: str, small: str, validator: Draft202012Validator
+) -> None:
+    def linked(value: object) -> dict[str, Any]:
+        link = {"link": {"down": {key: value}, "up": {key: value}}}
+        if place == "ps":
+            return {**yaml.safe_load(small), "ps": link}
+        return {**yaml.safe_load(small), "workers": {"count": 2, "classes": {"a": link}}}
+
+    mean = {"rate": "1mbit", "delay": "5ms"}[key]
+    table = {"file": "a.csv", "column": "b"}
+    drawn = {"each": "exponential", "mean": mean}
+    for whole in (mean, None, {"trace": "a.csv"}, drawn, {"table": table}):
+        validator.validate(linked(whole))
+    for part in ({}, {"column": "b"}, {"mean": mean}, {"each": "exponential"}):
+        assert not validator.is_valid(linked(part)), part
+    for part in ({}, {"file": "a.csv"}, {"column": "b"}):
+        assert not validator.is_valid(linked({"table": part})), part
+
+
+def test_the_keys_of_every_kind_are_proposed_in_a_new_file(schema: dict[str, Any]) -> None:
+    """Before a file has a key, an editor knows the root's properties and a scenario's."""
+    for key in ("scenario", "vary", "workload"):
+        assert schema["properties"][key].keys() == {"description"}
+
+
 def test_inherited_keys_are_described_too(schema: dict[str, Any]) -> None:
     """An algorithm's own words replace those of its base; every option has some."""
     definitions = schema["$defs"]
@@ -140,6 +168,8 @@ def test_inherited_keys_are_described_too(schema: dict[str, Any]) -> None:
         ("y-links", {}),
         ("algorithm", "adagrad"),
         ("algorithm", {"adacomp": {"ratio": 2}}),
+        ("algorithm", {"fedavg": {"name": "fedavg"}}),
+        ("algorithm", {"adacomp": {"name": "adacomp", "ratio": 0.1}}),
         ("stop", {"updates": 0}),
         ("stop", {"time": "30"}),
         ("workers", {"count": 0}),
