@@ -1,6 +1,6 @@
 """The lock of a run: taken by the process that starts it, awaited by a process that ends it.
 
-A run's agent holds it, too. A file names the controller, until that has written the report.
+A run's agent holds it, too. A second one is only its controller's, until the report is written.
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def take_lock(folder: RunFolder) -> int:
 @contextmanager
 def holding_lock(folder: RunFolder) -> Iterator[None]:
     """Hold a run's lock for as long as this process, which may live on, controls the run."""
-    lock = take_lock(folder)
+    lock, process = take_lock(folder), os.getpid()
     try:
         yield
     finally:
-        os.ftruncate(lock, 0)
-        fcntl.flock(lock, fcntl.LOCK_UN)  # a process that own code has forked may have it open, too
+        if os.getpid() == process:  # not in a copy that own code has forked,
+            os.ftruncate(lock, 0)
+            fcntl.flock(lock, fcntl.LOCK_UN)  # which may have it open, too
         os.close(lock)
 
 
@@ -60,20 +61,28 @@ def holding_lock(folder: RunFolder) -> Iterator[None]:
 def controlling(folder: RunFolder) -> Iterator[None]:
     """Inside, this process controls the run and then writes its report."""
     folder.control.mkdir(mode=0o700, exist_ok=True)
-    folder.controller.write_text(str(Process.of(os.getpid())))
+    handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
     try:
+        fcntl.flock(handle, fcntl.LOCK_SH)
         yield
     finally:
-        folder.controller.unlink(missing_ok=True)
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a process that own code has forked may have it open
+        os.close(handle)
 
 
 def is_controlled(folder: RunFolder) -> bool:
     """Return whether the run's controller lives, and has not written its report yet."""
     try:
-        controller = Process.parse(folder.controller.read_text())
-    except (FileNotFoundError, PermissionError):  # there is none; it is another user's
+        handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, PermissionError):  # the folder was deleted; it is another user's
         return False
-    return controller is not None and controller.alive()
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
 
 
 def is_orphan(folder: RunFolder) -> bool:

@@ -109,9 +109,8 @@ class RunFolder:
     broker_records = Inside("broker/records")
     homes = Inside("homes")  # the home of every node of a workload
     slow = Inside("slow")  # current slowdown factors of steps, by worker
-    control = Inside("control")  # the pids of the agent and the controller, a socket, and the lock
+    control = Inside("control")  # the agent's pid, its socket, and the lock
     agent_socket = Inside("control/agent.sock")
-    controller = Inside("control/controller")  # its process, until the report is written
     lock = Inside("control/lock")  # locked while any control process of the run is alive
 
     @classmethod

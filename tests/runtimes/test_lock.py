@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -93,14 +92,26 @@ def test_a_process_that_own_code_forks_does_not_control_the_run(
     assert (is_controlled(folder), folder.alive()) == (False, False)
 
 
-def test_a_killed_controller_does_not_control_the_run(
-    folder: RunFolder, fork: Callable[[], None]
-) -> None:
-    if not (controller := os.fork()):
-        with controlling(folder):
-            fork()
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(controller, 0)
+def test_a_copy_that_own_code_forks_does_not_release_the_lock(folder: RunFolder) -> None:
+    copy = 0
+    try:
+        with holding_lock(folder):
+            if not (copy := os.fork()):
+                raise SystemExit  # as own code may
+            os.waitpid(copy, 0)
+            assert folder.alive()
+            assert folder.lock.read_text().startswith(f"{os.getpid()} ")
+    finally:
+        if not copy:
+            os._exit(0)
+    assert not folder.alive()
+
+
+def test_a_run_has_a_controller_until_the_last_one_ends(folder: RunFolder) -> None:
+    with controlling(folder):
+        with controlling(folder):  # as of a `resume` that is refused
+            pass
+        assert is_controlled(folder)
     assert not is_controlled(folder)
 
 
