@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,7 @@ class Hosts:
 
     lost: set[str] = field(default_factory=set)
 
-    def freeze(self, node: str) -> None:
+    def freeze(self, node: str, told: Path | None = None) -> None:
         if node in self.lost:
             raise HostLostError("host b is lost: its agent does not answer.")
 

@@ -7,6 +7,7 @@ import pickle
 import signal
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +48,12 @@ def forked(digits: Path, *, scenario: str = SCENARIO, snapshot: bytes = b"") -> 
 
 
 def children() -> set[int]:
-    """The processes that this one has forked."""
-    threads = Path("/proc/self/task").iterdir()
-    return {int(pid) for one in threads for pid in (one / "children").read_text().split()}
+    """The children of all threads of this process, some of which may end meanwhile."""
+    found = set[int]()
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found.update(map(int, (thread / "children").read_text().split()))
+    return found
 
 
 def states(seat: Seat) -> Any:
