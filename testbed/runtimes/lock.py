@@ -61,12 +61,13 @@ def holding_lock(folder: RunFolder) -> Iterator[None]:
 def controlling(folder: RunFolder) -> Iterator[None]:
     """Inside, this process controls the run and then writes its report."""
     folder.control.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY)
+    handle, process = os.open(folder.control, os.O_RDONLY | os.O_DIRECTORY), os.getpid()
     try:
         fcntl.flock(handle, fcntl.LOCK_SH)
         yield
     finally:
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a process that own code has forked may have it open
+        if os.getpid() == process:  # as in ``holding_lock``
+            fcntl.flock(handle, fcntl.LOCK_UN)
         os.close(handle)
 
 
@@ -88,9 +89,13 @@ def is_controlled(folder: RunFolder) -> bool:
 def is_orphan(folder: RunFolder) -> bool:
     """Return whether no process is in charge of a run: its folder was deleted, or its lock is free.
 
-    False if this user may not take the lock.
+    False if the folder is another user's.
     """
-    return is_gone(folder.path) or (os.access(folder.lock, os.W_OK) and not folder.alive())
+    try:
+        mine = folder.lock.stat().st_uid == os.geteuid()
+    except OSError:
+        return is_gone(folder.path)
+    return mine and not folder.alive()
 
 
 def end_holder(folder: RunFolder, *, within_seconds: float) -> bool:
