@@ -18,9 +18,12 @@ from typing import Any
 import pytest
 
 from testbed.errors import HostError, NodeError
+from testbed.host.cgroups import RunGroups, find_runs
 from testbed.host.hierarchies import find_delegated, find_hierarchies
 from testbed.host.process import name_of
+from testbed.host.users import Users
 from testbed.run.follow import running_nodes
+from testbed.runtimes.agent.settings import AGENT_MODULE, AgentSettings, Template
 from testbed.runtimes.base import Start
 from testbed.runtimes.native.driver import NativeDriver
 from testbed.runtimes.native.lifeline import read_record
@@ -255,6 +258,25 @@ def test_a_run_of_the_same_name_in_another_folder_is_untouched(
     assert running_nodes(namesake) == {}
     assert len(before) == 4
     assert running_nodes(controller.folder) == before
+
+
+@pytest.mark.skipif(not has_groups(), reason="needs control groups")
+def test_the_groups_of_a_run_whose_agent_is_starting_are_untouched(tmp_path: Path) -> None:
+    """It has made them, and is not in them yet."""
+    starting, unknown = (RunFolder(tmp_path / one / f"starting-{os.getpid()}") for one in "ab")
+    trees = find_hierarchies() if os.geteuid() == 0 else find_delegated()
+    settings = AgentSettings(starting.path, Template(), Users("root"), trees)
+    waiting = "import sys; sys.stdin.read()"
+    command = [sys.executable, "-c", waiting, AGENT_MODULE, settings.to_json()]
+    groups = RunGroups(starting.name, trees)
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as agent:
+        assert agent.stdin is not None
+        groups.create()
+        NativeDriver().stop(unknown)
+        assert starting.name in find_runs(trees)
+        agent.stdin.close()
+    NativeDriver().stop(unknown)
+    assert starting.name not in find_runs(trees)
 
 
 @pytest.mark.slow

@@ -126,7 +126,8 @@ class NativeDriver:
         trees = self._trees()
         if os.geteuid() != 0 and (settings := read_settings(folder)) is not None:
             trees = settings.hierarchies
-        return own(self._run_groups(folder, trees), folder)
+        agents = [settings for _, settings in find_agents(self.agent_main)]
+        return own(self._run_groups(folder, trees), folder, agents=agents)
 
     def _run_groups(self, folder: RunFolder, trees: tuple[Hierarchy, ...]) -> RunGroups:
         return RunGroups(folder.name, trees)

@@ -11,7 +11,7 @@ import os
 import pwd
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -203,14 +203,16 @@ def clear(folder: RunFolder, groups: RunGroups, *, deadline: float) -> None:
     folder.discard_records()
 
 
-def own(groups: RunGroups, folder: RunFolder) -> RunGroups:
-    """Return the control groups, or none if they hold the agent of another run.
+def own(groups: RunGroups, folder: RunFolder, *, agents: Iterable[AgentSettings] = ()) -> RunGroups:
+    """Return the control groups, or none if they are another run's.
 
-    Runs of one name may have folders in different parents, but only one of them can be alive.
+    Runs of one name may have folders in different parents, but only one of them can be alive. Its
+    agent exists before it has made the groups: ``agents`` are all of the runtime.
     """
-    agents = map(settings_of, groups.processes(AGENT_GROUP))
-    agent = next((settings for settings in agents if settings is not None), None)
-    return groups if agent is None or agent.folder == folder.path else RunGroups(groups.run, ())
+    inside = [one for one in map(settings_of, groups.processes(AGENT_GROUP)) if one is not None]
+    namesakes = [one for one in agents if one.folder.name == folder.name]
+    foreign = any(one.folder != folder.path for one in (*inside, *namesakes))
+    return RunGroups(groups.run, ()) if foreign else groups
 
 
 def read_settings(folder: RunFolder) -> AgentSettings | None:
